@@ -1,0 +1,70 @@
+//! Every bound of the system, in one place, with its unit and its reason.
+//!
+//! A bound is enforced twice: at the edge, before anything is parsed or allocated, and again where
+//! the decision is made.
+
+/// Largest HTTP request body in bytes. Given by the wire: exactly 2 MiB passes, one more is 413.
+pub const MAX_HTTP_BODY_BYTES: usize = 2 * 1024 * 1024;
+
+/// Longest queue name (`to`, `me`) in bytes. A route is a 43-byte key, `#` and a session id of at
+/// most [`MAX_SESSION_ID_BYTES`]; the rest is room for other clients of the bus.
+pub const MAX_QUEUE_NAME_BYTES: usize = 512;
+
+/// Longest session id in bytes; the public program's directory ignores longer ones.
+pub const MAX_SESSION_ID_BYTES: usize = 256;
+
+/// Longest message id in bytes that is stored. The usual one is 32 hex digits.
+pub const MAX_MSG_ID_BYTES: usize = 256;
+
+/// Largest encoded event body in the log, in bytes. Message bodies are not in the log.
+pub const MAX_EVENT_BYTES: usize = 256 * 1024;
+
+/// Largest stored table row in bytes (bincode-encoded value).
+pub const MAX_ROW_BYTES: usize = 256 * 1024;
+
+/// Largest announcement the bus keeps, in bytes of JSON.
+pub const MAX_ANNOUNCEMENT_BYTES: usize = 64 * 1024;
+
+/// Commands in one transaction of the writer. At 64 connections a batch is what arrived during
+/// the last sync; beyond some hundreds the gain is flat and the tail latency grows.
+pub const MAX_BATCH_COMMANDS: usize = 512;
+
+/// Bytes of message bodies in one transaction of the writer.
+pub const MAX_BATCH_BYTES: usize = 8 * 1024 * 1024;
+
+/// Commands that may wait for the writer. Past it callers are told to come back.
+pub const MAX_WAITING_COMMANDS: usize = 4096;
+
+/// Bytes of message bodies that may wait for the writer.
+pub const MAX_WAITING_BYTES: usize = 64 * 1024 * 1024;
+
+/// Acknowledged positions in one `Acked` record.
+pub const MAX_ACKS_PER_RECORD: usize = 4096;
+
+/// Messages in one `/recv` answer.
+pub const MAX_RECV_BATCH: usize = 256;
+
+/// Bytes of bodies in one `/recv` answer (at least one message is always given).
+pub const MAX_RECV_BATCH_BYTES: usize = 8 * 1024 * 1024;
+
+/// Longest wait of one `/recv`, in milliseconds.
+pub const MAX_RECV_WAIT_MS: u64 = 60_000;
+
+/// Wait of a `/recv` that names none, in milliseconds. Given by the wire.
+pub const DEFAULT_RECV_WAIT_MS: u64 = 25_000;
+
+/// Sessions on the presence board.
+pub const MAX_ROSTER_ENTRIES: usize = 4096;
+
+/// Age in milliseconds at which a session leaves the presence board: three days.
+pub const PRESENCE_RETENTION_MS: u64 = 259_200_000;
+
+/// Furthest a message may be signed in the future, in milliseconds.
+pub const MAX_FUTURE_MS: u64 = 60_000;
+
+/// Furthest an admitted peer's message may be signed in the past, in milliseconds: 14 days, so
+/// that a laptop may sleep through a holiday.
+pub const MAX_PAST_PEER_MS: u64 = 14 * 86_400_000;
+
+/// Furthest a stranger's pairing message may be signed in the past, in milliseconds: 24 h.
+pub const MAX_PAST_STRANGER_MS: u64 = 86_400_000;
