@@ -26,8 +26,16 @@
     deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, clippy::dbg_macro)
 )]
 
+#[cfg(feature = "persist")]
+pub mod codec;
 #[cfg(feature = "identity")]
 pub mod crypto;
+#[cfg(feature = "persist")]
+pub mod domain;
+#[cfg(feature = "persist")]
+pub mod event;
+#[cfg(feature = "persist")]
+pub mod store;
 #[cfg(feature = "identity")]
 pub mod types;
 #[cfg(feature = "identity")]

@@ -1,1 +1,2 @@
-fn main(){}
+//! Entry point.
+fn main() {}

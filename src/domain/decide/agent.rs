@@ -1,0 +1,1 @@
+//! Decisions of an identity.

@@ -1,0 +1,520 @@
+//! Decisions of a bus.
+
+mod index;
+
+use std::ops::{Bound, ControlFlow};
+
+pub use index::{Item, Queue, QueueIndex};
+
+use crate::domain::projection::Projection;
+use crate::domain::projection::bus::{Drops, Pending, PendingRow, Roster, RosterRow};
+use crate::domain::tables::{TableError, TableId, TableReader, decode_row, scan_rows};
+use crate::domain::{Decision, Domain, LiveBody, NewEvent, View};
+use crate::event::Recorded;
+use crate::event::bus::{
+    Acked, Announced, BodyLost, BusEvent, DropReason, Dropped, Enqueued, PresenceExpired, Seen,
+    SeenAt, Unregistered,
+};
+use crate::event::kind::StoreKind;
+use crate::types::limit::{
+    MAX_ACKS_PER_RECORD, MAX_ANNOUNCEMENT_BYTES, MAX_HTTP_BODY_BYTES, MAX_QUEUE_NAME_BYTES,
+};
+use crate::types::seq::Seq;
+use crate::types::time::UnixMillis;
+
+/// What a full queue does with a new message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overflow {
+    /// The oldest messages give way; the sender is told.
+    DropOldest,
+    /// The new message is refused.
+    Refuse,
+}
+
+/// Bounds of the queues; part of the command, so that a replayed decision needs no configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueLimits {
+    /// Messages a recipient; at least 1 is always allowed.
+    pub messages: usize,
+    /// Bytes a recipient.
+    pub bytes: u64,
+    /// Bytes in all queues.
+    pub store_bytes: u64,
+    /// Recipients with waiting messages.
+    pub queues: usize,
+    /// What happens past the bounds of a recipient.
+    pub overflow: Overflow,
+}
+
+/// A wish to a bus.
+#[derive(Clone, Debug)]
+pub enum BusCommand {
+    /// Put a payload into a queue.
+    Enqueue {
+        /// Queue name.
+        to: String,
+        /// Payload, JSON as it will be delivered.
+        payload: Vec<u8>,
+        /// SHA-256 of the payload.
+        sha256: [u8; 32],
+        /// Bounds.
+        limits: QueueLimits,
+    },
+    /// Acknowledge messages of a queue. Unknown positions are no error.
+    Ack {
+        /// Queue name.
+        me: String,
+        /// Positions.
+        seqs: Vec<Seq>,
+    },
+    /// Put a session on the presence board, or change what it says there.
+    Announce {
+        /// Board key.
+        entry: String,
+        /// Announcement, JSON.
+        announcement: Vec<u8>,
+        /// Sessions that fit on the board.
+        max_entries: usize,
+    },
+    /// Record heartbeats that changed nothing.
+    Seen {
+        /// Sessions with the time of their latest heartbeat.
+        entries: Vec<SeenAt>,
+    },
+    /// Take a session off the board.
+    Unregister {
+        /// Board key.
+        entry: String,
+    },
+    /// Take sessions off the board that were last heard of at or before `before`.
+    ExpirePresence {
+        /// Time bound.
+        before: UnixMillis,
+    },
+    /// Drop messages that arrived at or before `before`, at most `max` of them.
+    ExpireMessages {
+        /// Time bound.
+        before: UnixMillis,
+        /// Bound on the work of one transaction.
+        max: usize,
+    },
+    /// Give up a message whose body is gone or damaged.
+    LoseBody {
+        /// Position of the message.
+        seq: Seq,
+    },
+}
+
+/// A dropped message, as told to the sender that pushed it out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DroppedItem {
+    /// Its position.
+    pub seq: Seq,
+    /// When it had arrived.
+    pub at: UnixMillis,
+}
+
+/// Answer of a bus.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BusReply {
+    /// The payload stands in the queue.
+    Enqueued {
+        /// Its position.
+        seq: Seq,
+        /// Whether an identical payload was waiting already; nothing was appended then.
+        duplicate: bool,
+        /// What gave way.
+        dropped: Vec<DroppedItem>,
+    },
+    /// Messages were acknowledged.
+    Acked {
+        /// How many of the named ones were pending.
+        acked: usize,
+    },
+    /// The wish is fulfilled; nothing more to say.
+    Done,
+    /// Things were removed for their age.
+    Expired {
+        /// How many.
+        count: usize,
+    },
+}
+
+/// Why a bus refuses a command.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BusRefusal {
+    /// The queue name is too long or has control characters.
+    #[error("queue name must be at most {MAX_QUEUE_NAME_BYTES} bytes without control characters")]
+    QueueName,
+    /// The payload alone exceeds a bound.
+    #[error("payload of {len} bytes exceeds {max}")]
+    PayloadTooLarge {
+        /// Its length in bytes.
+        len: usize,
+        /// The bound in bytes.
+        max: u64,
+    },
+    /// The recipient's queue is full and the bus refuses instead of dropping.
+    #[error("the queue is full: {messages} messages, {bytes} bytes")]
+    QueueFull {
+        /// Messages waiting.
+        messages: usize,
+        /// Bytes waiting.
+        bytes: u64,
+    },
+    /// All queues together are full.
+    #[error("the bus is full: {bytes} bytes wait")]
+    StoreFull {
+        /// Bytes waiting in all queues.
+        bytes: u64,
+    },
+    /// Too many recipients have waiting messages.
+    #[error("the bus holds mail for {queues} recipients already")]
+    TooManyQueues {
+        /// Recipients with waiting messages.
+        queues: usize,
+    },
+    /// The announcement is too large.
+    #[error("announcement of {len} bytes exceeds {MAX_ANNOUNCEMENT_BYTES}")]
+    AnnouncementTooLarge {
+        /// Its length in bytes.
+        len: usize,
+    },
+}
+
+/// Board keys in one record, so that it stays within
+/// [`MAX_EVENT_BYTES`](crate::types::limit::MAX_EVENT_BYTES).
+const ENTRIES_PER_RECORD: usize = 256;
+
+/// The domain of a broker.
+pub struct Bus;
+
+type BusDecision = Result<Result<Decision<BusEvent, BusReply>, BusRefusal>, TableError>;
+
+/// Whether a queue name is acceptable: bounded, and without control characters (a NUL would alias
+/// one queue into another).
+#[must_use]
+pub fn queue_name_ok(name: &str) -> bool {
+    name.len() <= MAX_QUEUE_NAME_BYTES && !name.chars().any(char::is_control)
+}
+
+fn done(events: Vec<BusEvent>, reply: BusReply) -> BusDecision {
+    Ok(Ok(Decision { events: events.into_iter().map(NewEvent::from).collect(), reply }))
+}
+
+impl Domain for Bus {
+    type Event = BusEvent;
+    type Command = BusCommand;
+    type Reply = BusReply;
+    type Refusal = BusRefusal;
+    type Index = QueueIndex;
+
+    const KIND: StoreKind = StoreKind::Bus;
+
+    fn projections() -> &'static [&'static dyn Projection<BusEvent>] {
+        &[&Pending, &Drops, &Roster]
+    }
+
+    fn decide(view: &View<'_, Self>, command: &mut BusCommand) -> BusDecision {
+        match command {
+            BusCommand::Enqueue { to, payload, sha256, limits } => {
+                Ok(enqueue(view, to, payload, sha256, limits))
+            }
+            BusCommand::Ack { me, seqs } => ack(view.index, me, seqs),
+            BusCommand::Announce { entry, announcement, max_entries } => {
+                announce(view, entry, announcement, *max_entries)
+            }
+            BusCommand::Seen { entries } => {
+                entries.retain(|seen| view.index.on_roster(&seen.entry));
+                let events = entries
+                    .chunks(ENTRIES_PER_RECORD)
+                    .map(|entries| BusEvent::Seen(Seen { entries: entries.to_vec() }))
+                    .collect();
+                done(events, BusReply::Done)
+            }
+            BusCommand::Unregister { entry } => {
+                let events = if view.index.on_roster(entry) {
+                    vec![BusEvent::Unregistered(Unregistered { entry: std::mem::take(entry) })]
+                } else {
+                    vec![]
+                };
+                done(events, BusReply::Done)
+            }
+            BusCommand::ExpirePresence { before } => expire_presence(view.tables, *before),
+            BusCommand::ExpireMessages { before, max } => {
+                expire_messages(view.index, *before, *max)
+            }
+            BusCommand::LoseBody { seq } => {
+                let events = match view.index.recipient(*seq) {
+                    Some(_) => vec![BusEvent::BodyLost(BodyLost { message: *seq })],
+                    None => vec![],
+                };
+                done(events, BusReply::Done)
+            }
+        }
+    }
+
+    fn weight(command: &BusCommand) -> usize {
+        match command {
+            BusCommand::Enqueue { payload, .. } => payload.len(),
+            BusCommand::Announce { announcement, .. } => announcement.len(),
+            _ => 0,
+        }
+    }
+
+    fn build_index(tables: &dyn TableReader) -> Result<QueueIndex, TableError> {
+        let mut index = QueueIndex::default();
+        scan_rows::<PendingRow>(tables, TableId::Pending, &[], |key, row| {
+            let seq = Seq::from_key(key)
+                .ok_or(TableError::Key { table: TableId::Pending.name() })?;
+            let item = Item { at: row.at, len: row.len, sha256: row.sha256 };
+            index.insert(seq, &row.to, item);
+            Ok(ControlFlow::Continue(()))
+        })?;
+        let mut malformed = false;
+        tables.scan(TableId::Roster, Bound::Unbounded, Bound::Unbounded, &mut |key, _| {
+            match std::str::from_utf8(key) {
+                Ok(entry) => index.announce(entry),
+                Err(_) => malformed = true,
+            }
+            ControlFlow::Continue(())
+        })?;
+        if malformed {
+            return Err(TableError::Key { table: TableId::Roster.name() });
+        }
+        Ok(index)
+    }
+
+    fn index(index: &mut QueueIndex, record: &Recorded<BusEvent>) {
+        match &record.event {
+            BusEvent::Enqueued(e) => {
+                index.insert(
+                    record.seq,
+                    &e.to,
+                    Item { at: record.at, len: e.len, sha256: e.sha256 },
+                );
+            }
+            BusEvent::Acked(e) => e.seqs.iter().for_each(|seq| index.remove(*seq)),
+            BusEvent::Dropped(e) => e.seqs.iter().for_each(|seq| index.remove(*seq)),
+            BusEvent::BodyLost(e) => index.remove(e.message),
+            BusEvent::Announced(e) => index.announce(&e.entry),
+            BusEvent::Seen(_) => {}
+            BusEvent::Unregistered(e) => index.leave(&e.entry),
+            BusEvent::PresenceExpired(e) => e.entries.iter().for_each(|entry| index.leave(entry)),
+        }
+    }
+
+    fn is_mergeable(event: &BusEvent) -> bool {
+        // An ack touches nothing but the row of a message that was durable before the batch.
+        matches!(event, BusEvent::Acked(_))
+    }
+
+    fn merge(into: &mut BusEvent, next: BusEvent) -> Result<(), BusEvent> {
+        match (into, next) {
+            (BusEvent::Acked(a), BusEvent::Acked(b))
+                if a.seqs.len() + b.seqs.len() <= MAX_ACKS_PER_RECORD =>
+            {
+                a.seqs.extend(b.seqs);
+                Ok(())
+            }
+            (_, next) => Err(next),
+        }
+    }
+
+    fn releases(event: &BusEvent) -> &[Seq] {
+        match event {
+            BusEvent::Acked(e) => &e.seqs,
+            BusEvent::Dropped(e) => &e.seqs,
+            BusEvent::BodyLost(e) => std::slice::from_ref(&e.message),
+            _ => &[],
+        }
+    }
+
+    fn live_bodies(
+        tables: &dyn TableReader,
+        visit: &mut dyn FnMut(LiveBody),
+    ) -> Result<(), TableError> {
+        scan_rows::<PendingRow>(tables, TableId::Pending, &[], |key, row| {
+            let seq = Seq::from_key(key)
+                .ok_or(TableError::Key { table: TableId::Pending.name() })?;
+            visit(LiveBody { seq, len: row.len, sha256: row.sha256 });
+            Ok(ControlFlow::Continue(()))
+        })
+    }
+
+    fn body_lost(seq: Seq) -> Option<BusEvent> {
+        Some(BusEvent::BodyLost(BodyLost { message: seq }))
+    }
+}
+
+fn enqueue(
+    view: &View<'_, Bus>,
+    to: &mut String,
+    payload: &mut Vec<u8>,
+    sha256: &[u8; 32],
+    limits: &QueueLimits,
+) -> Result<Decision<BusEvent, BusReply>, BusRefusal> {
+    if !queue_name_ok(to) {
+        return Err(BusRefusal::QueueName);
+    }
+    let max = limits.bytes.min(limits.store_bytes).min(MAX_HTTP_BODY_BYTES as u64);
+    let len = payload.len();
+    let Some(len32) = u32::try_from(len).ok().filter(|_| len as u64 <= max) else {
+        return Err(BusRefusal::PayloadTooLarge { len, max });
+    };
+    let index = view.index;
+    let queue = index.queue(to);
+    if let Some(seq) = queue.and_then(|q| q.find(sha256)) {
+        let reply = BusReply::Enqueued { seq, duplicate: true, dropped: vec![] };
+        return Ok(Decision { events: vec![], reply });
+    }
+    if queue.is_none() && index.queue_count() >= limits.queues {
+        return Err(BusRefusal::TooManyQueues { queues: index.queue_count() });
+    }
+    let dropped = make_room(queue, len as u64, limits)?;
+    let freed: u64 = dropped.iter().map(|(_, item)| u64::from(item.len)).sum();
+    if index.bytes() - freed + len as u64 > limits.store_bytes {
+        return Err(BusRefusal::StoreFull { bytes: index.bytes() });
+    }
+    let mut events = Vec::with_capacity(2);
+    let mut seq = view.next;
+    if !dropped.is_empty() {
+        let seqs = dropped.iter().map(|(seq, _)| *seq).collect();
+        events.push(BusEvent::Dropped(Dropped { seqs, reason: DropReason::Overflow }).into());
+        seq = seq.next();
+    }
+    let event = Enqueued { to: std::mem::take(to), len: len32, sha256: *sha256 };
+    events.push(NewEvent {
+        event: BusEvent::Enqueued(event),
+        body: Some(std::mem::take(payload)),
+    });
+    let dropped =
+        dropped.into_iter().map(|(seq, item)| DroppedItem { seq, at: item.at }).collect();
+    Ok(Decision { events, reply: BusReply::Enqueued { seq, duplicate: false, dropped } })
+}
+
+/// The oldest messages of a queue that must go so that one of `len` bytes fits.
+fn make_room(
+    queue: Option<&Queue>,
+    len: u64,
+    limits: &QueueLimits,
+) -> Result<Vec<(Seq, Item)>, BusRefusal> {
+    let Some(queue) = queue else { return Ok(vec![]) };
+    let cap = limits.messages.max(1);
+    let mut messages = queue.len();
+    let mut bytes = queue.bytes();
+    let fits = |messages: usize, bytes: u64| messages < cap && bytes + len <= limits.bytes;
+    if fits(messages, bytes) {
+        return Ok(vec![]);
+    }
+    if limits.overflow == Overflow::Refuse {
+        return Err(BusRefusal::QueueFull { messages, bytes });
+    }
+    let mut dropped = vec![];
+    for (seq, item) in queue.iter() {
+        if fits(messages, bytes) {
+            break;
+        }
+        messages -= 1;
+        bytes -= u64::from(item.len);
+        dropped.push((seq, *item));
+    }
+    Ok(dropped)
+}
+
+fn ack(index: &QueueIndex, me: &str, seqs: &mut Vec<Seq>) -> BusDecision {
+    seqs.sort_unstable();
+    seqs.dedup();
+    seqs.retain(|seq| index.recipient(*seq) == Some(me));
+    seqs.truncate(MAX_ACKS_PER_RECORD);
+    let acked = seqs.len();
+    let events = match acked {
+        0 => vec![],
+        _ => vec![BusEvent::Acked(Acked { seqs: std::mem::take(seqs) })],
+    };
+    done(events, BusReply::Acked { acked })
+}
+
+fn announce(
+    view: &View<'_, Bus>,
+    entry: &mut String,
+    announcement: &mut Vec<u8>,
+    max_entries: usize,
+) -> BusDecision {
+    if announcement.len() > MAX_ANNOUNCEMENT_BYTES {
+        return Ok(Err(BusRefusal::AnnouncementTooLarge { len: announcement.len() }));
+    }
+    if !queue_name_ok(entry) {
+        return Ok(Err(BusRefusal::QueueName));
+    }
+    let mut events = vec![];
+    if !view.index.on_roster(entry) && view.index.roster_len() >= max_entries.max(1) {
+        let excess = view.index.roster_len() + 1 - max_entries.max(1);
+        events = presence_expired(&longest_away(view.tables, excess)?);
+    }
+    events.push(BusEvent::Announced(Announced {
+        entry: std::mem::take(entry),
+        announcement: std::mem::take(announcement),
+    }));
+    done(events, BusReply::Done)
+}
+
+/// The `count` board keys that were heard of longest ago.
+fn longest_away(tables: &dyn TableReader, count: usize) -> Result<Vec<String>, TableError> {
+    let mut by_age = roster_ages(tables)?;
+    by_age.sort();
+    by_age.truncate(count);
+    Ok(by_age.into_iter().map(|(_, entry)| entry).collect())
+}
+
+fn roster_ages(tables: &dyn TableReader) -> Result<Vec<(UnixMillis, String)>, TableError> {
+    let mut ages = vec![];
+    let mut failed = None;
+    tables.scan(TableId::Roster, Bound::Unbounded, Bound::Unbounded, &mut |key, value| {
+        match decode_row::<RosterRow>(TableId::Roster, value) {
+            Ok(row) => {
+                ages.push((row.last_seen, String::from_utf8_lossy(key).into_owned()));
+                ControlFlow::Continue(())
+            }
+            Err(e) => {
+                failed = Some(e);
+                ControlFlow::Break(())
+            }
+        }
+    })?;
+    failed.map_or(Ok(ages), Err)
+}
+
+fn expire_presence(tables: &dyn TableReader, before: UnixMillis) -> BusDecision {
+    let entries: Vec<String> = roster_ages(tables)?
+        .into_iter()
+        .filter(|(last_seen, _)| *last_seen <= before)
+        .map(|(_, entry)| entry)
+        .collect();
+    let count = entries.len();
+    done(presence_expired(&entries), BusReply::Expired { count })
+}
+
+fn presence_expired(entries: &[String]) -> Vec<BusEvent> {
+    entries
+        .chunks(ENTRIES_PER_RECORD)
+        .map(|entries| BusEvent::PresenceExpired(PresenceExpired { entries: entries.to_vec() }))
+        .collect()
+}
+
+fn expire_messages(index: &QueueIndex, before: UnixMillis, max: usize) -> BusDecision {
+    // Not `take_while`: the clock may have jumped back between two arrivals.
+    let seqs: Vec<Seq> = index
+        .by_age()
+        .filter(|(_, item)| item.at <= before)
+        .map(|(seq, _)| seq)
+        .take(max.min(MAX_ACKS_PER_RECORD))
+        .collect();
+    let count = seqs.len();
+    let events = match count {
+        0 => vec![],
+        _ => vec![BusEvent::Dropped(Dropped { seqs, reason: DropReason::Expired })],
+    };
+    done(events, BusReply::Expired { count })
+}

@@ -1,0 +1,1 @@
+//! Rows of an agent store.

@@ -1,0 +1,208 @@
+//! Rows of a bus store.
+//!
+//! `pending` is keyed by position: it grows at its right edge, one dirty page a batch. The
+//! per-recipient order lives in memory ([`QueueIndex`](crate::domain::decide::bus::QueueIndex)) and
+//! is rebuilt from these rows (decision in `docs/adr/0003-seq-keyed-hot-tables.md`).
+
+use serde::{Deserialize, Serialize};
+
+use super::{ApplyError, Projection};
+use crate::domain::tables::{TableId, Tables, get_row, put_row};
+use crate::event::Recorded;
+use crate::event::bus::{BusEvent, DropReason};
+use crate::types::seq::Seq;
+use crate::types::time::UnixMillis;
+
+/// Value of table `pending`; the key is the position of the `Enqueued` record, big endian.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PendingRow {
+    /// Queue name.
+    pub to: String,
+    /// When the message arrived, wall clock of the bus.
+    pub at: UnixMillis,
+    /// Length of the payload in bytes.
+    pub len: u32,
+    /// SHA-256 of the payload.
+    pub sha256: [u8; 32],
+}
+
+/// Value of table `drops`; the key is one byte: 0 overflow, 1 expired, 2 body lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DropsRow {
+    /// Messages that left unread for this reason, since the store was made.
+    pub messages: u64,
+}
+
+/// Key of a [`DropsRow`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DropCounter {
+    /// The queue was full.
+    Overflow,
+    /// The message outlived the time to live.
+    Expired,
+    /// The body was missing or damaged.
+    BodyLost,
+}
+
+impl DropCounter {
+    /// Every counter with its name.
+    pub const ALL: [(DropCounter, &'static str); 3] = [
+        (DropCounter::Overflow, "overflow"),
+        (DropCounter::Expired, "expired"),
+        (DropCounter::BodyLost, "body_lost"),
+    ];
+
+    /// The row's key.
+    #[must_use]
+    pub const fn key(self) -> [u8; 1] {
+        match self {
+            DropCounter::Overflow => [0],
+            DropCounter::Expired => [1],
+            DropCounter::BodyLost => [2],
+        }
+    }
+}
+
+/// Value of table `roster`; the key is the board key's bytes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RosterRow {
+    /// The announcement as posted, JSON.
+    pub announcement: Vec<u8>,
+    /// When the session was last heard of, wall clock of the bus.
+    pub last_seen: UnixMillis,
+}
+
+/// Unacknowledged messages.
+pub struct Pending;
+
+impl Projection<BusEvent> for Pending {
+    fn name(&self) -> &'static str {
+        "pending"
+    }
+
+    fn version(&self) -> u16 {
+        1
+    }
+
+    fn tables(&self) -> &'static [TableId] {
+        &[TableId::Pending]
+    }
+
+    fn apply(&self, tables: &mut dyn Tables, rec: &Recorded<BusEvent>) -> Result<(), ApplyError> {
+        match &rec.event {
+            BusEvent::Enqueued(e) => {
+                let row =
+                    PendingRow { to: e.to.clone(), at: rec.at, len: e.len, sha256: e.sha256 };
+                put_row(tables, TableId::Pending, &rec.seq.to_key(), &row)?;
+            }
+            BusEvent::Acked(e) => remove_all(tables, &e.seqs)?,
+            BusEvent::Dropped(e) => remove_all(tables, &e.seqs)?,
+            BusEvent::BodyLost(e) => remove_all(tables, &[e.message])?,
+            BusEvent::Announced(_)
+            | BusEvent::Seen(_)
+            | BusEvent::Unregistered(_)
+            | BusEvent::PresenceExpired(_) => {}
+        }
+        Ok(())
+    }
+}
+
+fn remove_all(tables: &mut dyn Tables, seqs: &[Seq]) -> Result<(), ApplyError> {
+    for seq in seqs {
+        if !tables.delete(TableId::Pending, &seq.to_key())? {
+            return Err(ApplyError::Inconsistent { reason: "message is not pending" });
+        }
+    }
+    Ok(())
+}
+
+/// Counters of messages that left unread.
+pub struct Drops;
+
+impl Projection<BusEvent> for Drops {
+    fn name(&self) -> &'static str {
+        "drops"
+    }
+
+    fn version(&self) -> u16 {
+        1
+    }
+
+    fn tables(&self) -> &'static [TableId] {
+        &[TableId::Drops]
+    }
+
+    fn apply(&self, tables: &mut dyn Tables, rec: &Recorded<BusEvent>) -> Result<(), ApplyError> {
+        let (counter, n) = match &rec.event {
+            BusEvent::Dropped(e) => {
+                let counter = match e.reason {
+                    DropReason::Overflow => DropCounter::Overflow,
+                    DropReason::Expired => DropCounter::Expired,
+                };
+                (counter, e.seqs.len() as u64)
+            }
+            BusEvent::BodyLost(_) => (DropCounter::BodyLost, 1),
+            BusEvent::Enqueued(_)
+            | BusEvent::Acked(_)
+            | BusEvent::Announced(_)
+            | BusEvent::Seen(_)
+            | BusEvent::Unregistered(_)
+            | BusEvent::PresenceExpired(_) => return Ok(()),
+        };
+        let key = counter.key();
+        let row: DropsRow = get_row(tables, TableId::Drops, &key)?.unwrap_or_default();
+        let messages = row.messages.saturating_add(n);
+        put_row(tables, TableId::Drops, &key, &DropsRow { messages })?;
+        Ok(())
+    }
+}
+
+/// The presence board.
+pub struct Roster;
+
+impl Projection<BusEvent> for Roster {
+    fn name(&self) -> &'static str {
+        "roster"
+    }
+
+    fn version(&self) -> u16 {
+        1
+    }
+
+    fn tables(&self) -> &'static [TableId] {
+        &[TableId::Roster]
+    }
+
+    fn apply(&self, tables: &mut dyn Tables, rec: &Recorded<BusEvent>) -> Result<(), ApplyError> {
+        match &rec.event {
+            BusEvent::Announced(e) => {
+                let row =
+                    RosterRow { announcement: e.announcement.clone(), last_seen: rec.at };
+                put_row(tables, TableId::Roster, e.entry.as_bytes(), &row)?;
+            }
+            BusEvent::Seen(e) => {
+                for seen in &e.entries {
+                    let key = seen.entry.as_bytes();
+                    // A session may have left between its heartbeat and this record.
+                    if let Some(mut row) = get_row::<RosterRow>(tables, TableId::Roster, key)? {
+                        row.last_seen = row.last_seen.max(seen.at);
+                        put_row(tables, TableId::Roster, key, &row)?;
+                    }
+                }
+            }
+            BusEvent::Unregistered(e) => {
+                tables.delete(TableId::Roster, e.entry.as_bytes())?;
+            }
+            BusEvent::PresenceExpired(e) => {
+                for entry in &e.entries {
+                    tables.delete(TableId::Roster, entry.as_bytes())?;
+                }
+            }
+            BusEvent::Enqueued(_)
+            | BusEvent::Acked(_)
+            | BusEvent::Dropped(_)
+            | BusEvent::BodyLost(_) => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,169 @@
+//! What a broker remembers.
+
+use serde::{Deserialize, Serialize};
+
+use crate::codec::body::{self, EncodeError};
+use crate::event::kind::{EventKind, StoreKind};
+use crate::event::{DecodeEventError, StoredEvent};
+use crate::types::limit::MAX_EVENT_BYTES;
+use crate::types::seq::Seq;
+use crate::types::time::UnixMillis;
+
+/// A message entered the queue `to`. Its payload is the body at this record's own position.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Enqueued {
+    /// Queue name, 0 ..= 512 bytes without control characters.
+    pub to: String,
+    /// Length of the payload in bytes.
+    pub len: u32,
+    /// SHA-256 of the payload as stored (keys sorted, duplicates collapsed).
+    pub sha256: [u8; 32],
+}
+
+/// A reader acknowledged these messages; their bodies are gone with this record.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Acked {
+    /// Positions of the `Enqueued` records, at most
+    /// [`MAX_ACKS_PER_RECORD`](crate::types::limit::MAX_ACKS_PER_RECORD).
+    pub seqs: Vec<Seq>,
+}
+
+/// Why messages left a queue unread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DropReason {
+    /// The queue was full and its oldest message gave way.
+    Overflow,
+    /// The message outlived the time to live.
+    Expired,
+}
+
+impl DropReason {
+    /// The word that people and scripts see.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            DropReason::Overflow => "overflow",
+            DropReason::Expired => "expired",
+        }
+    }
+}
+
+/// Messages left their queue unread; their bodies are gone with this record.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Dropped {
+    /// Positions of the `Enqueued` records.
+    pub seqs: Vec<Seq>,
+    /// Why.
+    pub reason: DropReason,
+}
+
+/// A session announced itself with something new.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Announced {
+    /// Board key: `pubkey#session`, or the bare `pubkey`.
+    pub entry: String,
+    /// The announcement as posted, JSON.
+    pub announcement: Vec<u8>,
+}
+
+/// One entry of [`Seen`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SeenAt {
+    /// Board key.
+    pub entry: String,
+    /// When its last heartbeat arrived, wall clock of the bus.
+    pub at: UnixMillis,
+}
+
+/// Heartbeats that changed nothing, coalesced over at most a minute.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Seen {
+    /// The sessions that were heard of, each with its latest time.
+    pub entries: Vec<SeenAt>,
+}
+
+/// A session left.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Unregistered {
+    /// Board key.
+    pub entry: String,
+}
+
+/// Sessions left the board for their age, or because it was full.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PresenceExpired {
+    /// Board keys.
+    pub entries: Vec<String>,
+}
+
+/// A body was found missing or damaged; its message leaves the queue so that the next one can be
+/// read.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BodyLost {
+    /// Position of the `Enqueued` record.
+    pub message: Seq,
+}
+
+macro_rules! bus_events {
+    ($($name:ident),* $(,)?) => {
+        /// An event of a bus store.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum BusEvent {
+            $(
+                #[doc = concat!("See [`", stringify!($name), "`].")]
+                $name($name),
+            )*
+        }
+
+        impl StoredEvent for BusEvent {
+            fn kind(&self) -> EventKind {
+                match self { $(BusEvent::$name(_) => EventKind::$name,)* }
+            }
+
+            fn encode(&self) -> Result<Vec<u8>, EncodeError> {
+                match self { $(BusEvent::$name(e) => body::encode(e, MAX_EVENT_BYTES),)* }
+            }
+
+            fn decode(kind: u16, version: u8, payload: &[u8]) -> Result<Self, DecodeEventError> {
+                let kind = EventKind::from_number(kind)
+                    .ok_or(DecodeEventError::UnknownKind { kind })?;
+                let name = kind.name();
+                if kind.store() != StoreKind::Bus {
+                    return Err(DecodeEventError::ForeignDomain { name });
+                }
+                match (kind, version) {
+                    $((EventKind::$name, 1) => body::decode(payload)
+                        .map(BusEvent::$name)
+                        .map_err(|source| DecodeEventError::Body { name, source }),)*
+                    _ => Err(DecodeEventError::UnknownVersion { name, version }),
+                }
+            }
+
+            fn to_json(&self) -> serde_json::Value {
+                bus_json(self)
+            }
+        }
+    };
+}
+
+bus_events!(Enqueued, Acked, Dropped, Announced, Seen, Unregistered, PresenceExpired, BodyLost);
+
+fn bus_json(event: &BusEvent) -> serde_json::Value {
+    use serde_json::json;
+    match event {
+        BusEvent::Enqueued(e) => json!({
+            "to": e.to, "len": e.len, "sha256": data_encoding::HEXLOWER.encode(&e.sha256),
+        }),
+        BusEvent::Acked(e) => json!({ "seqs": e.seqs }),
+        BusEvent::Dropped(e) => json!({ "seqs": e.seqs, "reason": e.reason.name() }),
+        BusEvent::Announced(e) => json!({
+            "entry": e.entry,
+            "announcement": serde_json::from_slice::<serde_json::Value>(&e.announcement)
+                .unwrap_or(serde_json::Value::Null),
+        }),
+        BusEvent::Seen(e) => json!({ "entries": e.entries }),
+        BusEvent::Unregistered(e) => json!({ "entry": e.entry }),
+        BusEvent::PresenceExpired(e) => json!({ "entries": e.entries }),
+        BusEvent::BodyLost(e) => json!({ "message": e.message }),
+    }
+}

@@ -1,0 +1,138 @@
+//! The registry of event kinds: one number space for both domains.
+//!
+//! A number is never reused. A retired kind keeps its entry and its upcaster.
+
+/// Which store an event belongs into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StoreKind {
+    /// One per broker.
+    Bus,
+    /// One per identity.
+    Agent,
+}
+
+impl StoreKind {
+    /// Name as stored in a store's `meta` table.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            StoreKind::Bus => "bus",
+            StoreKind::Agent => "agent",
+        }
+    }
+}
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $name:ident = $number:literal, $version:literal, $text:literal, $store:ident;)*) => {
+        /// Kind of an event.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum EventKind {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl EventKind {
+            /// Every kind, in numeric order.
+            pub const ALL: &'static [EventKind] = &[$(EventKind::$name,)*];
+
+            /// The stable number in the frame.
+            #[must_use]
+            pub const fn number(self) -> u16 {
+                match self { $(EventKind::$name => $number,)* }
+            }
+
+            /// The payload version that this program writes.
+            #[must_use]
+            pub const fn version(self) -> u8 {
+                match self { $(EventKind::$name => $version,)* }
+            }
+
+            /// The name that people see and filter by.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(EventKind::$name => $text,)* }
+            }
+
+            /// The store that this kind belongs into.
+            #[must_use]
+            pub const fn store(self) -> StoreKind {
+                match self { $(EventKind::$name => StoreKind::$store,)* }
+            }
+
+            /// The kind with this number.
+            #[must_use]
+            pub const fn from_number(number: u16) -> Option<EventKind> {
+                match number { $($number => Some(EventKind::$name),)* _ => None }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// A message entered a queue.
+    Enqueued = 1, 1, "enqueued", Bus;
+    /// A reader acknowledged messages.
+    Acked = 2, 1, "acked", Bus;
+    /// Messages left their queue unread: overflow or expiry.
+    Dropped = 3, 1, "dropped", Bus;
+    /// A session announced itself with something new.
+    Announced = 4, 1, "announced", Bus;
+    /// Heartbeats that changed nothing, coalesced.
+    Seen = 5, 1, "seen", Bus;
+    /// A session left.
+    Unregistered = 6, 1, "unregistered", Bus;
+    /// Sessions left the board for their age, or gave way to newcomers.
+    PresenceExpired = 7, 1, "presence_expired", Bus;
+    /// A body was found missing or damaged; its message left the queue.
+    BodyLost = 8, 1, "body_lost", Bus;
+    /// A key was admitted.
+    PeerAdded = 101, 1, "peer_added", Agent;
+    /// A key was revoked.
+    PeerRemoved = 102, 1, "peer_removed", Agent;
+    /// A version of `peers.json` was published.
+    PeersPublished = 103, 1, "peers_published", Agent;
+    /// A process took over a session.
+    LeaseTaken = 104, 1, "lease_taken", Agent;
+    /// A process gave up a session.
+    LeaseReleased = 105, 1, "lease_released", Agent;
+    /// A signed message entered the outbox.
+    OutboxQueued = 106, 1, "outbox_queued", Agent;
+    /// A relay could not be reached or answered with a passing error.
+    OutboxAttempted = 107, 1, "outbox_attempted", Agent;
+    /// A relay took the message.
+    OutboxAccepted = 108, 1, "outbox_accepted", Agent;
+    /// A relay refused the message for good.
+    OutboxRefused = 109, 1, "outbox_refused", Agent;
+    /// An unsent message was signed anew with a fresh time.
+    OutboxResigned = 110, 1, "outbox_resigned", Agent;
+    /// A message passed the gate and stands in the mailbox.
+    Received = 111, 1, "received", Agent;
+    /// A message of an admitted peer came too late.
+    ReceivedExpired = 112, 1, "received_expired", Agent;
+    /// The reader acknowledged messages.
+    Acknowledged = 113, 1, "acknowledged", Agent;
+    /// A wake-up notice changed its state.
+    NoticeChanged = 114, 1, "notice_changed", Agent;
+    /// An admitted sender's message that is not stored used up its id.
+    ReplaySeen = 115, 1, "replay_seen", Agent;
+    /// Replay rows below a time were forgotten; what is signed at or before it is stale for ever.
+    ReplayForgotten = 116, 1, "replay_forgotten", Agent;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn numbers_and_names_are_unique_and_map_back() {
+        let numbers: BTreeSet<_> = EventKind::ALL.iter().map(|k| k.number()).collect();
+        let names: BTreeSet<_> = EventKind::ALL.iter().map(|k| k.name()).collect();
+        assert_eq!(numbers.len(), EventKind::ALL.len());
+        assert_eq!(names.len(), EventKind::ALL.len());
+        for kind in EventKind::ALL {
+            assert_eq!(EventKind::from_number(kind.number()), Some(*kind));
+        }
+        assert_eq!(EventKind::from_number(0), None);
+    }
+}
