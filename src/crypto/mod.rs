@@ -1,1 +1,1 @@
-//! Floor 1: primitives.
+//! Floor 1: signatures, hashes, key files.

@@ -1,1 +1,1 @@
-//! Floor 1: shapes on the wire.
+//! Floor 1: signed objects and HTTP shapes.
