@@ -23,7 +23,12 @@
 #![deny(missing_docs, unreachable_pub, rustdoc::broken_intra_doc_links)]
 #![cfg_attr(
     not(test),
-    deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, clippy::dbg_macro)
+    deny(
+        clippy::unwrap_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::dbg_macro
+    )
 )]
 
 #[cfg(feature = "persist")]

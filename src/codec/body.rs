@@ -64,10 +64,14 @@ pub enum DecodeError {
 ///
 /// [`EncodeError::TooLarge`] when the encoding is longer than `max`.
 pub fn encode<T: Serialize>(value: &T, max: usize) -> Result<Vec<u8>, EncodeError> {
-    let bytes = bincode::serde::encode_to_vec(value, config())
-        .map_err(|e| EncodeError::Shape { reason: e.to_string() })?;
+    let bytes = bincode::serde::encode_to_vec(value, config()).map_err(|e| EncodeError::Shape {
+        reason: e.to_string(),
+    })?;
     if bytes.len() > max {
-        return Err(EncodeError::TooLarge { len: bytes.len(), max });
+        return Err(EncodeError::TooLarge {
+            len: bytes.len(),
+            max,
+        });
     }
     Ok(bytes)
 }
@@ -78,10 +82,15 @@ pub fn encode<T: Serialize>(value: &T, max: usize) -> Result<Vec<u8>, EncodeErro
 ///
 /// [`DecodeError`] when the bytes are not exactly one value of this shape.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
-    let (value, consumed) = bincode::serde::decode_from_slice(bytes, config())
-        .map_err(|e| DecodeError::Shape { reason: e.to_string() })?;
+    let (value, consumed) =
+        bincode::serde::decode_from_slice(bytes, config()).map_err(|e| DecodeError::Shape {
+            reason: e.to_string(),
+        })?;
     if consumed != bytes.len() {
-        return Err(DecodeError::TrailingBytes { consumed, len: bytes.len() });
+        return Err(DecodeError::TrailingBytes {
+            consumed,
+            len: bytes.len(),
+        });
     }
     Ok(value)
 }
@@ -100,13 +109,20 @@ mod tests {
     }
 
     fn row() -> Row {
-        Row { n: 7, text: "ab".into(), opt: Some(9) }
+        Row {
+            n: 7,
+            text: "ab".into(),
+            opt: Some(9),
+        }
     }
 
     #[test]
     fn layout_is_fixed_width_little_endian() {
         let bytes = encode(&row(), 100).unwrap();
-        assert_eq!(bytes, [7, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, b'a', b'b', 1, 9]);
+        assert_eq!(
+            bytes,
+            [7, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, b'a', b'b', 1, 9]
+        );
         assert_eq!(decode::<Row>(&bytes).unwrap(), row());
     }
 
@@ -116,7 +132,10 @@ mod tests {
         bytes.push(0);
         assert!(matches!(
             decode::<Row>(&bytes),
-            Err(DecodeError::TrailingBytes { consumed: 16, len: 17 })
+            Err(DecodeError::TrailingBytes {
+                consumed: 16,
+                len: 17
+            })
         ));
         for cut in 0..16 {
             assert!(decode::<Row>(&bytes[..cut]).is_err(), "cut at {cut}");
@@ -128,6 +147,9 @@ mod tests {
 
     #[test]
     fn encoding_is_bounded() {
-        assert!(matches!(encode(&row(), 15), Err(EncodeError::TooLarge { len: 16, max: 15 })));
+        assert!(matches!(
+            encode(&row(), 15),
+            Err(EncodeError::TooLarge { len: 16, max: 15 })
+        ));
     }
 }

@@ -63,7 +63,9 @@ pub enum FrameError {
     #[error("not a frame: wrong magic")]
     Magic,
     /// A frame version that this program does not know.
-    #[error("frame version {found} was written by a newer interlink (this one reads {FRAME_VERSION})")]
+    #[error(
+        "frame version {found} was written by a newer interlink (this one reads {FRAME_VERSION})"
+    )]
     Version {
         /// Version found.
         found: u8,
@@ -130,7 +132,10 @@ pub fn encode(frame: &Frame<'_>, out: &mut Vec<u8>) -> Result<(), FrameError> {
 ///
 /// Every defect is a [`FrameError`]; no input panics.
 pub fn parse_prefix(bytes: &[u8]) -> Result<(Frame<'_>, usize), FrameError> {
-    let truncated = |need| FrameError::Truncated { have: bytes.len(), need };
+    let truncated = |need| FrameError::Truncated {
+        have: bytes.len(),
+        need,
+    };
     let Some((header, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
         if !MAGIC.starts_with(bytes.get(..4).unwrap_or(bytes)) {
             return Err(FrameError::Magic);
@@ -142,7 +147,9 @@ pub fn parse_prefix(bytes: &[u8]) -> Result<(Frame<'_>, usize), FrameError> {
         return Err(FrameError::Magic);
     }
     if frame_version != FRAME_VERSION {
-        return Err(FrameError::Version { found: frame_version });
+        return Err(FrameError::Version {
+            found: frame_version,
+        });
     }
     let [s0, s1, s2, s3, s4, s5, s6, s7, tail @ ..] = tail;
     let [t0, t1, t2, t3, t4, t5, t6, t7, l0, l1, l2, l3] = tail;
@@ -179,10 +186,15 @@ pub fn parse_prefix(bytes: &[u8]) -> Result<(Frame<'_>, usize), FrameError> {
 pub fn parse_at(seq: Seq, bytes: &[u8]) -> Result<Frame<'_>, FrameError> {
     let (frame, total) = parse_prefix(bytes)?;
     if total != bytes.len() {
-        return Err(FrameError::TrailingBytes { extra: bytes.len() - total });
+        return Err(FrameError::TrailingBytes {
+            extra: bytes.len() - total,
+        });
     }
     if frame.seq != seq {
-        return Err(FrameError::Misplaced { expected: seq, found: frame.seq });
+        return Err(FrameError::Misplaced {
+            expected: seq,
+            found: frame.seq,
+        });
     }
     Ok(frame)
 }
@@ -211,7 +223,10 @@ mod tests {
         assert_eq!(&bytes[..8], b"ilg\x01\x01\x02\x01\x03");
         assert_eq!(bytes.len(), OVERHEAD_BYTES + payload.len());
         let frame = parse_at(Seq(9), &bytes).unwrap();
-        assert_eq!((frame.kind, frame.version, frame.payload), (0x0102, 3, &payload[..]));
+        assert_eq!(
+            (frame.kind, frame.version, frame.payload),
+            (0x0102, 3, &payload[..])
+        );
         assert_eq!(frame.recorded_at, UnixMillis(1_700_000_000_000));
     }
 
@@ -220,7 +235,10 @@ mod tests {
         let (bytes, _) = sample();
         for cut in 0..bytes.len() {
             assert!(
-                matches!(parse_prefix(&bytes[..cut]), Err(FrameError::Truncated { .. })),
+                matches!(
+                    parse_prefix(&bytes[..cut]),
+                    Err(FrameError::Truncated { .. })
+                ),
                 "cut at {cut}"
             );
         }
@@ -241,9 +259,15 @@ mod tests {
     #[test]
     fn misplaced_and_trailing_frames_are_refused() {
         let (mut bytes, _) = sample();
-        assert!(matches!(parse_at(Seq(8), &bytes), Err(FrameError::Misplaced { .. })));
+        assert!(matches!(
+            parse_at(Seq(8), &bytes),
+            Err(FrameError::Misplaced { .. })
+        ));
         bytes.push(0);
-        assert!(matches!(parse_at(Seq(9), &bytes), Err(FrameError::TrailingBytes { extra: 1 })));
+        assert!(matches!(
+            parse_at(Seq(9), &bytes),
+            Err(FrameError::TrailingBytes { extra: 1 })
+        ));
     }
 
     #[test]

@@ -171,7 +171,10 @@ pub fn get_row<T: DeserializeOwned>(
     table: TableId,
     key: &[u8],
 ) -> Result<Option<T>, TableError> {
-    tables.get(table, key)?.map(|bytes| decode_row(table, &bytes)).transpose()
+    tables
+        .get(table, key)?
+        .map(|bytes| decode_row(table, &bytes))
+        .transpose()
 }
 
 /// Encodes and writes a row.
@@ -185,8 +188,10 @@ pub fn put_row<T: Serialize>(
     key: &[u8],
     row: &T,
 ) -> Result<(), TableError> {
-    let bytes = body::encode(row, MAX_ROW_BYTES)
-        .map_err(|source| TableError::Encode { table: table.name(), source })?;
+    let bytes = body::encode(row, MAX_ROW_BYTES).map_err(|source| TableError::Encode {
+        table: table.name(),
+        source,
+    })?;
     tables.put(table, key, &bytes)
 }
 
@@ -196,7 +201,10 @@ pub fn put_row<T: Serialize>(
 ///
 /// [`TableError::Row`].
 pub fn decode_row<T: DeserializeOwned>(table: TableId, bytes: &[u8]) -> Result<T, TableError> {
-    body::decode(bytes).map_err(|source| TableError::Row { table: table.name(), source })
+    body::decode(bytes).map_err(|source| TableError::Row {
+        table: table.name(),
+        source,
+    })
 }
 
 /// Visits every row whose key starts with `prefix`, decoded; the visitor gets the rest of the key.
@@ -295,7 +303,11 @@ impl MemTables {
 
     /// All rows of a table, in key order.
     pub fn rows(&self, table: TableId) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.0.get(&table).into_iter().flatten().map(|(k, v)| (k.as_slice(), v.as_slice()))
+        self.0
+            .get(&table)
+            .into_iter()
+            .flatten()
+            .map(|(k, v)| (k.as_slice(), v.as_slice()))
     }
 }
 
@@ -311,7 +323,9 @@ impl TableReader for MemTables {
         to: Bound<&[u8]>,
         visit: Visit<'_>,
     ) -> Result<(), TableError> {
-        let Some(rows) = self.0.get(&table) else { return Ok(()) };
+        let Some(rows) = self.0.get(&table) else {
+            return Ok(());
+        };
         for (key, value) in rows.range::<[u8], _>((from, to)) {
             if visit(key, value).is_break() {
                 break;
@@ -323,13 +337,18 @@ impl TableReader for MemTables {
 
 impl Tables for MemTables {
     fn put(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), TableError> {
-        self.0.entry(table).or_default().insert(key.to_vec(), value.to_vec());
+        self.0
+            .entry(table)
+            .or_default()
+            .insert(key.to_vec(), value.to_vec());
         Ok(())
     }
 
     fn delete(&mut self, table: TableId, key: &[u8]) -> Result<bool, TableError> {
         // An empty table and an absent one must compare equal.
-        let Entry::Occupied(mut rows) = self.0.entry(table) else { return Ok(false) };
+        let Entry::Occupied(mut rows) = self.0.entry(table) else {
+            return Ok(false);
+        };
         let existed = rows.get_mut().remove(key).is_some();
         if rows.get().is_empty() {
             rows.remove();
@@ -364,7 +383,11 @@ mod tests {
         }
         for (left, left_key) in &keys {
             for (right, right_key) in &keys {
-                assert_eq!(left.cmp(right), left_key.cmp(right_key), "{left:?} {right:?}");
+                assert_eq!(
+                    left.cmp(right),
+                    left_key.cmp(right_key),
+                    "{left:?} {right:?}"
+                );
             }
         }
     }

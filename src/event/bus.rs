@@ -146,7 +146,16 @@ macro_rules! bus_events {
     };
 }
 
-bus_events!(Enqueued, Acked, Dropped, Announced, Seen, Unregistered, PresenceExpired, BodyLost);
+bus_events!(
+    Enqueued,
+    Acked,
+    Dropped,
+    Announced,
+    Seen,
+    Unregistered,
+    PresenceExpired,
+    BodyLost
+);
 
 fn bus_json(event: &BusEvent) -> serde_json::Value {
     use serde_json::json;

@@ -94,6 +94,10 @@ impl<E: StoredEvent> Recorded<E> {
             .map_err(|source| DecodeRecordError::Frame { seq, source })?;
         let event = E::decode(frame.kind, frame.version, frame.payload)
             .map_err(|source| DecodeRecordError::Event { seq, source })?;
-        Ok(Recorded { seq, at: frame.recorded_at, event })
+        Ok(Recorded {
+            seq,
+            at: frame.recorded_at,
+            event,
+        })
     }
 }

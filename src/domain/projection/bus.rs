@@ -91,8 +91,12 @@ impl Projection<BusEvent> for Pending {
     fn apply(&self, tables: &mut dyn Tables, rec: &Recorded<BusEvent>) -> Result<(), ApplyError> {
         match &rec.event {
             BusEvent::Enqueued(e) => {
-                let row =
-                    PendingRow { to: e.to.clone(), at: rec.at, len: e.len, sha256: e.sha256 };
+                let row = PendingRow {
+                    to: e.to.clone(),
+                    at: rec.at,
+                    len: e.len,
+                    sha256: e.sha256,
+                };
                 put_row(tables, TableId::Pending, &rec.seq.to_key(), &row)?;
             }
             BusEvent::Acked(e) => remove_all(tables, &e.seqs)?,
@@ -110,7 +114,9 @@ impl Projection<BusEvent> for Pending {
 fn remove_all(tables: &mut dyn Tables, seqs: &[Seq]) -> Result<(), ApplyError> {
     for seq in seqs {
         if !tables.delete(TableId::Pending, &seq.to_key())? {
-            return Err(ApplyError::Inconsistent { reason: "message is not pending" });
+            return Err(ApplyError::Inconsistent {
+                reason: "message is not pending",
+            });
         }
     }
     Ok(())
@@ -176,8 +182,10 @@ impl Projection<BusEvent> for Roster {
     fn apply(&self, tables: &mut dyn Tables, rec: &Recorded<BusEvent>) -> Result<(), ApplyError> {
         match &rec.event {
             BusEvent::Announced(e) => {
-                let row =
-                    RosterRow { announcement: e.announcement.clone(), last_seen: rec.at };
+                let row = RosterRow {
+                    announcement: e.announcement.clone(),
+                    last_seen: rec.at,
+                };
                 put_row(tables, TableId::Roster, e.entry.as_bytes(), &row)?;
             }
             BusEvent::Seen(e) => {

@@ -135,8 +135,12 @@ impl QueueIndex {
     }
 
     pub(super) fn remove(&mut self, seq: Seq) {
-        let Some(to) = self.recipients.remove(&seq) else { return };
-        let Some(queue) = self.queues.get_mut(&to) else { return };
+        let Some(to) = self.recipients.remove(&seq) else {
+            return;
+        };
+        let Some(queue) = self.queues.get_mut(&to) else {
+            return;
+        };
         if let Some(item) = queue.items.remove(&seq) {
             queue.bytes = queue.bytes.saturating_sub(u64::from(item.len));
             self.bytes = self.bytes.saturating_sub(u64::from(item.len));

@@ -200,7 +200,10 @@ pub fn queue_name_ok(name: &str) -> bool {
 }
 
 fn done(events: Vec<BusEvent>, reply: BusReply) -> BusDecision {
-    Ok(Ok(Decision { events: events.into_iter().map(NewEvent::from).collect(), reply }))
+    Ok(Ok(Decision {
+        events: events.into_iter().map(NewEvent::from).collect(),
+        reply,
+    }))
 }
 
 impl Domain for Bus {
@@ -218,24 +221,35 @@ impl Domain for Bus {
 
     fn decide(view: &View<'_, Self>, command: &mut BusCommand) -> BusDecision {
         match command {
-            BusCommand::Enqueue { to, payload, sha256, limits } => {
-                Ok(enqueue(view, to, payload, sha256, limits))
-            }
+            BusCommand::Enqueue {
+                to,
+                payload,
+                sha256,
+                limits,
+            } => Ok(enqueue(view, to, payload, sha256, limits)),
             BusCommand::Ack { me, seqs } => ack(view.index, me, seqs),
-            BusCommand::Announce { entry, announcement, max_entries } => {
-                announce(view, entry, announcement, *max_entries)
-            }
+            BusCommand::Announce {
+                entry,
+                announcement,
+                max_entries,
+            } => announce(view, entry, announcement, *max_entries),
             BusCommand::Seen { entries } => {
                 entries.retain(|seen| view.index.on_roster(&seen.entry));
                 let events = entries
                     .chunks(ENTRIES_PER_RECORD)
-                    .map(|entries| BusEvent::Seen(Seen { entries: entries.to_vec() }))
+                    .map(|entries| {
+                        BusEvent::Seen(Seen {
+                            entries: entries.to_vec(),
+                        })
+                    })
                     .collect();
                 done(events, BusReply::Done)
             }
             BusCommand::Unregister { entry } => {
                 let events = if view.index.on_roster(entry) {
-                    vec![BusEvent::Unregistered(Unregistered { entry: std::mem::take(entry) })]
+                    vec![BusEvent::Unregistered(Unregistered {
+                        entry: std::mem::take(entry),
+                    })]
                 } else {
                     vec![]
                 };
@@ -266,22 +280,34 @@ impl Domain for Bus {
     fn build_index(tables: &dyn TableReader) -> Result<QueueIndex, TableError> {
         let mut index = QueueIndex::default();
         scan_rows::<PendingRow>(tables, TableId::Pending, &[], |key, row| {
-            let seq = Seq::from_key(key)
-                .ok_or(TableError::Key { table: TableId::Pending.name() })?;
-            let item = Item { at: row.at, len: row.len, sha256: row.sha256 };
+            let seq = Seq::from_key(key).ok_or(TableError::Key {
+                table: TableId::Pending.name(),
+            })?;
+            let item = Item {
+                at: row.at,
+                len: row.len,
+                sha256: row.sha256,
+            };
             index.insert(seq, &row.to, item);
             Ok(ControlFlow::Continue(()))
         })?;
         let mut malformed = false;
-        tables.scan(TableId::Roster, Bound::Unbounded, Bound::Unbounded, &mut |key, _| {
-            match std::str::from_utf8(key) {
-                Ok(entry) => index.announce(entry),
-                Err(_) => malformed = true,
-            }
-            ControlFlow::Continue(())
-        })?;
+        tables.scan(
+            TableId::Roster,
+            Bound::Unbounded,
+            Bound::Unbounded,
+            &mut |key, _| {
+                match std::str::from_utf8(key) {
+                    Ok(entry) => index.announce(entry),
+                    Err(_) => malformed = true,
+                }
+                ControlFlow::Continue(())
+            },
+        )?;
         if malformed {
-            return Err(TableError::Key { table: TableId::Roster.name() });
+            return Err(TableError::Key {
+                table: TableId::Roster.name(),
+            });
         }
         Ok(index)
     }
@@ -292,7 +318,11 @@ impl Domain for Bus {
                 index.insert(
                     record.seq,
                     &e.to,
-                    Item { at: record.at, len: e.len, sha256: e.sha256 },
+                    Item {
+                        at: record.at,
+                        len: e.len,
+                        sha256: e.sha256,
+                    },
                 );
             }
             BusEvent::Acked(e) => e.seqs.iter().for_each(|seq| index.remove(*seq)),
@@ -336,9 +366,14 @@ impl Domain for Bus {
         visit: &mut dyn FnMut(LiveBody),
     ) -> Result<(), TableError> {
         scan_rows::<PendingRow>(tables, TableId::Pending, &[], |key, row| {
-            let seq = Seq::from_key(key)
-                .ok_or(TableError::Key { table: TableId::Pending.name() })?;
-            visit(LiveBody { seq, len: row.len, sha256: row.sha256 });
+            let seq = Seq::from_key(key).ok_or(TableError::Key {
+                table: TableId::Pending.name(),
+            })?;
+            visit(LiveBody {
+                seq,
+                len: row.len,
+                sha256: row.sha256,
+            });
             Ok(ControlFlow::Continue(()))
         })
     }
@@ -358,7 +393,10 @@ fn enqueue(
     if !queue_name_ok(to) {
         return Err(BusRefusal::QueueName);
     }
-    let max = limits.bytes.min(limits.store_bytes).min(MAX_HTTP_BODY_BYTES as u64);
+    let max = limits
+        .bytes
+        .min(limits.store_bytes)
+        .min(MAX_HTTP_BODY_BYTES as u64);
     let len = payload.len();
     let Some(len32) = u32::try_from(len).ok().filter(|_| len as u64 <= max) else {
         return Err(BusRefusal::PayloadTooLarge { len, max });
@@ -366,32 +404,62 @@ fn enqueue(
     let index = view.index;
     let queue = index.queue(to);
     if let Some(seq) = queue.and_then(|q| q.find(sha256)) {
-        let reply = BusReply::Enqueued { seq, duplicate: true, dropped: vec![] };
-        return Ok(Decision { events: vec![], reply });
+        let reply = BusReply::Enqueued {
+            seq,
+            duplicate: true,
+            dropped: vec![],
+        };
+        return Ok(Decision {
+            events: vec![],
+            reply,
+        });
     }
     if queue.is_none() && index.queue_count() >= limits.queues {
-        return Err(BusRefusal::TooManyQueues { queues: index.queue_count() });
+        return Err(BusRefusal::TooManyQueues {
+            queues: index.queue_count(),
+        });
     }
     let dropped = make_room(queue, len as u64, limits)?;
     let freed: u64 = dropped.iter().map(|(_, item)| u64::from(item.len)).sum();
     if index.bytes() - freed + len as u64 > limits.store_bytes {
-        return Err(BusRefusal::StoreFull { bytes: index.bytes() });
+        return Err(BusRefusal::StoreFull {
+            bytes: index.bytes(),
+        });
     }
     let mut events = Vec::with_capacity(2);
     let mut seq = view.next;
     if !dropped.is_empty() {
         let seqs = dropped.iter().map(|(seq, _)| *seq).collect();
-        events.push(BusEvent::Dropped(Dropped { seqs, reason: DropReason::Overflow }).into());
+        events.push(
+            BusEvent::Dropped(Dropped {
+                seqs,
+                reason: DropReason::Overflow,
+            })
+            .into(),
+        );
         seq = seq.next();
     }
-    let event = Enqueued { to: std::mem::take(to), len: len32, sha256: *sha256 };
+    let event = Enqueued {
+        to: std::mem::take(to),
+        len: len32,
+        sha256: *sha256,
+    };
     events.push(NewEvent {
         event: BusEvent::Enqueued(event),
         body: Some(std::mem::take(payload)),
     });
-    let dropped =
-        dropped.into_iter().map(|(seq, item)| DroppedItem { seq, at: item.at }).collect();
-    Ok(Decision { events, reply: BusReply::Enqueued { seq, duplicate: false, dropped } })
+    let dropped = dropped
+        .into_iter()
+        .map(|(seq, item)| DroppedItem { seq, at: item.at })
+        .collect();
+    Ok(Decision {
+        events,
+        reply: BusReply::Enqueued {
+            seq,
+            duplicate: false,
+            dropped,
+        },
+    })
 }
 
 /// The oldest messages of a queue that must go so that one of `len` bytes fits.
@@ -400,7 +468,9 @@ fn make_room(
     len: u64,
     limits: &QueueLimits,
 ) -> Result<Vec<(Seq, Item)>, BusRefusal> {
-    let Some(queue) = queue else { return Ok(vec![]) };
+    let Some(queue) = queue else {
+        return Ok(vec![]);
+    };
     let cap = limits.messages.max(1);
     let mut messages = queue.len();
     let mut bytes = queue.bytes();
@@ -431,7 +501,9 @@ fn ack(index: &QueueIndex, me: &str, seqs: &mut Vec<Seq>) -> BusDecision {
     let acked = seqs.len();
     let events = match acked {
         0 => vec![],
-        _ => vec![BusEvent::Acked(Acked { seqs: std::mem::take(seqs) })],
+        _ => vec![BusEvent::Acked(Acked {
+            seqs: std::mem::take(seqs),
+        })],
     };
     done(events, BusReply::Acked { acked })
 }
@@ -443,7 +515,9 @@ fn announce(
     max_entries: usize,
 ) -> BusDecision {
     if announcement.len() > MAX_ANNOUNCEMENT_BYTES {
-        return Ok(Err(BusRefusal::AnnouncementTooLarge { len: announcement.len() }));
+        return Ok(Err(BusRefusal::AnnouncementTooLarge {
+            len: announcement.len(),
+        }));
     }
     if !queue_name_ok(entry) {
         return Ok(Err(BusRefusal::QueueName));
@@ -471,8 +545,11 @@ fn longest_away(tables: &dyn TableReader, count: usize) -> Result<Vec<String>, T
 fn roster_ages(tables: &dyn TableReader) -> Result<Vec<(UnixMillis, String)>, TableError> {
     let mut ages = vec![];
     let mut failed = None;
-    tables.scan(TableId::Roster, Bound::Unbounded, Bound::Unbounded, &mut |key, value| {
-        match decode_row::<RosterRow>(TableId::Roster, value) {
+    tables.scan(
+        TableId::Roster,
+        Bound::Unbounded,
+        Bound::Unbounded,
+        &mut |key, value| match decode_row::<RosterRow>(TableId::Roster, value) {
             Ok(row) => {
                 ages.push((row.last_seen, String::from_utf8_lossy(key).into_owned()));
                 ControlFlow::Continue(())
@@ -481,8 +558,8 @@ fn roster_ages(tables: &dyn TableReader) -> Result<Vec<(UnixMillis, String)>, Ta
                 failed = Some(e);
                 ControlFlow::Break(())
             }
-        }
-    })?;
+        },
+    )?;
     failed.map_or(Ok(ages), Err)
 }
 
@@ -499,7 +576,11 @@ fn expire_presence(tables: &dyn TableReader, before: UnixMillis) -> BusDecision 
 fn presence_expired(entries: &[String]) -> Vec<BusEvent> {
     entries
         .chunks(ENTRIES_PER_RECORD)
-        .map(|entries| BusEvent::PresenceExpired(PresenceExpired { entries: entries.to_vec() }))
+        .map(|entries| {
+            BusEvent::PresenceExpired(PresenceExpired {
+                entries: entries.to_vec(),
+            })
+        })
         .collect()
 }
 
@@ -514,7 +595,10 @@ fn expire_messages(index: &QueueIndex, before: UnixMillis, max: usize) -> BusDec
     let count = seqs.len();
     let events = match count {
         0 => vec![],
-        _ => vec![BusEvent::Dropped(Dropped { seqs, reason: DropReason::Expired })],
+        _ => vec![BusEvent::Dropped(Dropped {
+            seqs,
+            reason: DropReason::Expired,
+        })],
     };
     done(events, BusReply::Expired { count })
 }
