@@ -12,11 +12,11 @@ pub mod projection;
 pub mod tables;
 
 use std::error::Error;
+use std::sync::Arc;
 
 use crate::event::kind::StoreKind;
 use crate::event::{Recorded, StoredEvent};
 use crate::types::seq::Seq;
-use crate::types::time::UnixMillis;
 use projection::Projection;
 use tables::{TableError, TableReader};
 
@@ -26,7 +26,7 @@ pub struct NewEvent<E> {
     /// The fact.
     pub event: E,
     /// The body, stored beside the log at the record's own position.
-    pub body: Option<Vec<u8>>,
+    pub body: Option<Arc<[u8]>>,
 }
 
 impl<E> From<E> for NewEvent<E> {
@@ -98,7 +98,7 @@ pub trait Domain: Send + Sync + Sized + 'static {
     #[expect(clippy::type_complexity, reason = "two kinds of failure, both named")]
     fn decide(
         view: &View<'_, Self>,
-        command: &mut Self::Command,
+        command: &Self::Command,
     ) -> Result<Result<Decision<Self::Event, Self::Reply>, Self::Refusal>, TableError>;
 
     /// Bytes of bodies that a command carries; the writer bounds its batches by it.
@@ -144,8 +144,4 @@ pub trait Domain: Send + Sync + Sized + 'static {
 
     /// The event that unblocks what waits for a lost body, if the domain has one.
     fn body_lost(seq: Seq) -> Option<Self::Event>;
-
-    /// Replaces times that a command carries by the writer's own, for domains that want their
-    /// commands and records to agree.
-    fn stamp(_command: &mut Self::Command, _now: UnixMillis) {}
 }

@@ -3,6 +3,7 @@
 mod index;
 
 use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
 
 pub use index::{Item, Queue, QueueIndex};
 
@@ -54,7 +55,7 @@ pub enum BusCommand {
         /// Queue name.
         to: String,
         /// Payload, JSON as it will be delivered.
-        payload: Vec<u8>,
+        payload: Arc<[u8]>,
         /// SHA-256 of the payload.
         sha256: [u8; 32],
         /// Bounds.
@@ -72,7 +73,7 @@ pub enum BusCommand {
         /// Board key.
         entry: String,
         /// Announcement, JSON.
-        announcement: Vec<u8>,
+        announcement: Arc<[u8]>,
         /// Sessions that fit on the board.
         max_entries: usize,
     },
@@ -219,7 +220,7 @@ impl Domain for Bus {
         &[&Pending, &Drops, &Roster]
     }
 
-    fn decide(view: &View<'_, Self>, command: &mut BusCommand) -> BusDecision {
+    fn decide(view: &View<'_, Self>, command: &BusCommand) -> BusDecision {
         match command {
             BusCommand::Enqueue {
                 to,
@@ -234,8 +235,12 @@ impl Domain for Bus {
                 max_entries,
             } => announce(view, entry, announcement, *max_entries),
             BusCommand::Seen { entries } => {
-                entries.retain(|seen| view.index.on_roster(&seen.entry));
-                let events = entries
+                let known: Vec<SeenAt> = entries
+                    .iter()
+                    .filter(|seen| view.index.on_roster(&seen.entry))
+                    .cloned()
+                    .collect();
+                let events = known
                     .chunks(ENTRIES_PER_RECORD)
                     .map(|entries| {
                         BusEvent::Seen(Seen {
@@ -248,7 +253,7 @@ impl Domain for Bus {
             BusCommand::Unregister { entry } => {
                 let events = if view.index.on_roster(entry) {
                     vec![BusEvent::Unregistered(Unregistered {
-                        entry: std::mem::take(entry),
+                        entry: entry.clone(),
                     })]
                 } else {
                     vec![]
@@ -385,8 +390,8 @@ impl Domain for Bus {
 
 fn enqueue(
     view: &View<'_, Bus>,
-    to: &mut String,
-    payload: &mut Vec<u8>,
+    to: &str,
+    payload: &Arc<[u8]>,
     sha256: &[u8; 32],
     limits: &QueueLimits,
 ) -> Result<Decision<BusEvent, BusReply>, BusRefusal> {
@@ -440,13 +445,13 @@ fn enqueue(
         seq = seq.next();
     }
     let event = Enqueued {
-        to: std::mem::take(to),
+        to: to.to_owned(),
         len: len32,
         sha256: *sha256,
     };
     events.push(NewEvent {
         event: BusEvent::Enqueued(event),
-        body: Some(std::mem::take(payload)),
+        body: Some(Arc::clone(payload)),
     });
     let dropped = dropped
         .into_iter()
@@ -493,7 +498,8 @@ fn make_room(
     Ok(dropped)
 }
 
-fn ack(index: &QueueIndex, me: &str, seqs: &mut Vec<Seq>) -> BusDecision {
+fn ack(index: &QueueIndex, me: &str, seqs: &[Seq]) -> BusDecision {
+    let mut seqs = seqs.to_vec();
     seqs.sort_unstable();
     seqs.dedup();
     seqs.retain(|seq| index.recipient(*seq) == Some(me));
@@ -501,17 +507,15 @@ fn ack(index: &QueueIndex, me: &str, seqs: &mut Vec<Seq>) -> BusDecision {
     let acked = seqs.len();
     let events = match acked {
         0 => vec![],
-        _ => vec![BusEvent::Acked(Acked {
-            seqs: std::mem::take(seqs),
-        })],
+        _ => vec![BusEvent::Acked(Acked { seqs })],
     };
     done(events, BusReply::Acked { acked })
 }
 
 fn announce(
     view: &View<'_, Bus>,
-    entry: &mut String,
-    announcement: &mut Vec<u8>,
+    entry: &str,
+    announcement: &[u8],
     max_entries: usize,
 ) -> BusDecision {
     if announcement.len() > MAX_ANNOUNCEMENT_BYTES {
@@ -528,8 +532,8 @@ fn announce(
         events = presence_expired(&longest_away(view.tables, excess)?);
     }
     events.push(BusEvent::Announced(Announced {
-        entry: std::mem::take(entry),
-        announcement: std::mem::take(announcement),
+        entry: entry.to_owned(),
+        announcement: announcement.to_vec(),
     }));
     done(events, BusReply::Done)
 }

@@ -1,0 +1,125 @@
+//! The row traits over redb transactions.
+
+use std::ops::{Bound, ControlFlow};
+
+use redb::{ReadTransaction, ReadableTable, Table, TableError as RedbTableError, WriteTransaction};
+
+use super::error::backend;
+use super::layout;
+use crate::domain::tables::{TableError, TableId, TableReader, Tables, Visit};
+use crate::event::kind::StoreKind;
+
+type Rows<'txn> = Table<'txn, &'static [u8], &'static [u8]>;
+
+/// The tables of one write transaction. redb refuses to open a table twice, so each is opened
+/// once, here.
+pub(super) struct WriteTables<'txn> {
+    tables: Vec<(TableId, Rows<'txn>)>,
+}
+
+impl<'txn> WriteTables<'txn> {
+    /// Opens every table of a kind of store, creating what is missing.
+    pub(super) fn open(txn: &'txn WriteTransaction, kind: StoreKind) -> Result<Self, TableError> {
+        let mut tables = Vec::new();
+        for id in TableId::ALL.iter().copied().filter(|id| id.store() == kind) {
+            tables.push((id, txn.open_table(layout::rows(id)).map_err(backend)?));
+        }
+        Ok(WriteTables { tables })
+    }
+
+    fn table(&self, id: TableId) -> Result<&Rows<'txn>, TableError> {
+        self.tables
+            .iter()
+            .find_map(|(have, table)| (*have == id).then_some(table))
+            .ok_or(TableError::NoSuchTable { table: id.name() })
+    }
+
+    fn table_mut(&mut self, id: TableId) -> Result<&mut Rows<'txn>, TableError> {
+        self.tables
+            .iter_mut()
+            .find_map(|(have, table)| (*have == id).then_some(table))
+            .ok_or(TableError::NoSuchTable { table: id.name() })
+    }
+
+    /// Removes every row of a table.
+    pub(super) fn clear(&mut self, id: TableId) -> Result<(), TableError> {
+        self.table_mut(id)?.retain(|_, _| false).map_err(backend)
+    }
+}
+
+fn scan_table(
+    table: &impl ReadableTable<&'static [u8], &'static [u8]>,
+    from: Bound<&[u8]>,
+    to: Bound<&[u8]>,
+    visit: Visit<'_>,
+) -> Result<(), TableError> {
+    for row in table.range::<&[u8]>((from, to)).map_err(backend)? {
+        let (key, value) = row.map_err(backend)?;
+        if let ControlFlow::Break(()) = visit(key.value(), value.value()) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+impl TableReader for WriteTables<'_> {
+    fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, TableError> {
+        let value = self.table(table)?.get(key).map_err(backend)?;
+        Ok(value.map(|v| v.value().to_vec()))
+    }
+
+    fn scan(
+        &self,
+        table: TableId,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        visit: Visit<'_>,
+    ) -> Result<(), TableError> {
+        scan_table(self.table(table)?, from, to, visit)
+    }
+}
+
+impl Tables for WriteTables<'_> {
+    fn put(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), TableError> {
+        self.table_mut(table)?.insert(key, value).map_err(backend)?;
+        Ok(())
+    }
+
+    fn delete(&mut self, table: TableId, key: &[u8]) -> Result<bool, TableError> {
+        Ok(self
+            .table_mut(table)?
+            .remove(key)
+            .map_err(backend)?
+            .is_some())
+    }
+}
+
+/// The tables of one read transaction. A table that does not exist is empty.
+pub(super) struct ReadTables<'txn>(pub(super) &'txn ReadTransaction);
+
+impl TableReader for ReadTables<'_> {
+    fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, TableError> {
+        match self.0.open_table(layout::rows(table)) {
+            Ok(rows) => {
+                let value = rows.get(key).map_err(backend)?;
+                Ok(value.map(|v| v.value().to_vec()))
+            }
+            Err(RedbTableError::TableDoesNotExist(_)) => Ok(None),
+            Err(e) => Err(backend(e)),
+        }
+    }
+
+    fn scan(
+        &self,
+        table: TableId,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        visit: Visit<'_>,
+    ) -> Result<(), TableError> {
+        match self.0.open_table(layout::rows(table)) {
+            Ok(rows) => scan_table(&rows, from, to, visit),
+            Err(RedbTableError::TableDoesNotExist(_)) => Ok(()),
+            Err(e) => Err(backend(e)),
+        }
+    }
+}

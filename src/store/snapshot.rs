@@ -1,0 +1,169 @@
+//! A consistent view of a store at one position.
+
+use std::ops::{Bound, ControlFlow};
+
+use redb::{ReadTransaction, ReadableTable, TableError as RedbTableError};
+
+use super::error::{ReadError, engine};
+use super::layout;
+use super::redb_tables::ReadTables;
+use crate::domain::tables::{TableError, TableId, TableReader, Visit};
+use crate::event::{Recorded, StoredEvent};
+use crate::types::seq::Seq;
+
+/// A read transaction. Pages that it can see are not reused while it lives: keep it short, and
+/// never across an await.
+pub struct Snapshot {
+    txn: ReadTransaction,
+}
+
+impl Snapshot {
+    pub(super) fn new(txn: ReadTransaction) -> Self {
+        Snapshot { txn }
+    }
+
+    /// Position of the last record; [`Seq::ZERO`] for an empty log.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError::Engine`].
+    pub fn head(&self) -> Result<Seq, ReadError> {
+        let Some(log) = self.numbered(layout::LOG)? else {
+            return Ok(Seq::ZERO);
+        };
+        let last = log.last().map_err(engine)?;
+        Ok(last.map_or(Seq::ZERO, |(seq, _)| Seq(seq.value())))
+    }
+
+    /// Position of the first record that is retained; `None` for an empty log.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError::Engine`].
+    pub fn first(&self) -> Result<Option<Seq>, ReadError> {
+        let Some(log) = self.numbered(layout::LOG)? else {
+            return Ok(None);
+        };
+        let first = log.first().map_err(engine)?;
+        Ok(first.map(|(seq, _)| Seq(seq.value())))
+    }
+
+    /// The bytes of the frame at a position.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError::Engine`].
+    pub fn frame(&self, seq: Seq) -> Result<Option<Vec<u8>>, ReadError> {
+        self.number_value(layout::LOG, seq)
+    }
+
+    /// The record at a position.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError::Record`] when the frame is broken or its event unknown.
+    pub fn record<E: StoredEvent>(&self, seq: Seq) -> Result<Option<Recorded<E>>, ReadError> {
+        self.frame(seq)?
+            .map(|bytes| Recorded::from_frame(seq, &bytes).map_err(ReadError::from))
+            .transpose()
+    }
+
+    /// The body at a position.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError::Engine`].
+    pub fn body(&self, seq: Seq) -> Result<Option<Vec<u8>>, ReadError> {
+        self.number_value(layout::BODIES, seq)
+    }
+
+    /// Visits the frames from `from` on, in order of position.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError::Engine`], or what the visitor returned.
+    pub fn frames(
+        &self,
+        from: Seq,
+        mut visit: impl FnMut(Seq, &[u8]) -> Result<ControlFlow<()>, ReadError>,
+    ) -> Result<(), ReadError> {
+        self.numbered_rows(layout::LOG, from, &mut visit)
+    }
+
+    /// Visits the bodies in order of position.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError::Engine`], or what the visitor returned.
+    pub fn bodies(
+        &self,
+        mut visit: impl FnMut(Seq, &[u8]) -> Result<ControlFlow<()>, ReadError>,
+    ) -> Result<(), ReadError> {
+        self.numbered_rows(layout::BODIES, Seq::ZERO, &mut visit)
+    }
+
+    pub(super) fn meta(&self, key: &str) -> Result<Option<Vec<u8>>, ReadError> {
+        match self.txn.open_table(layout::META) {
+            Ok(meta) => Ok(meta.get(key).map_err(engine)?.map(|v| v.value().to_vec())),
+            Err(RedbTableError::TableDoesNotExist(_)) => Ok(None),
+            Err(e) => Err(engine(e)),
+        }
+    }
+
+    fn numbered(
+        &self,
+        table: redb::TableDefinition<'static, u64, &'static [u8]>,
+    ) -> Result<Option<redb::ReadOnlyTable<u64, &'static [u8]>>, ReadError> {
+        match self.txn.open_table(table) {
+            Ok(table) => Ok(Some(table)),
+            Err(RedbTableError::TableDoesNotExist(_)) => Ok(None),
+            Err(e) => Err(engine(e)),
+        }
+    }
+
+    fn number_value(
+        &self,
+        table: redb::TableDefinition<'static, u64, &'static [u8]>,
+        seq: Seq,
+    ) -> Result<Option<Vec<u8>>, ReadError> {
+        let Some(table) = self.numbered(table)? else {
+            return Ok(None);
+        };
+        let value = table.get(seq.0).map_err(engine)?;
+        Ok(value.map(|v| v.value().to_vec()))
+    }
+
+    fn numbered_rows(
+        &self,
+        table: redb::TableDefinition<'static, u64, &'static [u8]>,
+        from: Seq,
+        visit: &mut dyn FnMut(Seq, &[u8]) -> Result<ControlFlow<()>, ReadError>,
+    ) -> Result<(), ReadError> {
+        let Some(table) = self.numbered(table)? else {
+            return Ok(());
+        };
+        for row in table.range(from.0..).map_err(engine)? {
+            let (seq, bytes) = row.map_err(engine)?;
+            if visit(Seq(seq.value()), bytes.value())?.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl TableReader for Snapshot {
+    fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, TableError> {
+        ReadTables(&self.txn).get(table, key)
+    }
+
+    fn scan(
+        &self,
+        table: TableId,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        visit: Visit<'_>,
+    ) -> Result<(), TableError> {
+        ReadTables(&self.txn).scan(table, from, to, visit)
+    }
+}

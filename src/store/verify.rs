@@ -1,0 +1,189 @@
+//! Proof that a store is what its log says.
+//!
+//! Reads every frame (checksum, version, order), replays them into memory, compares the rows with
+//! the stored ones, and checks every body against the record that brought it.
+
+use std::collections::BTreeMap;
+use std::ops::{Bound, ControlFlow};
+
+use super::replay::into_memory;
+use super::{ReadError, Snapshot};
+use crate::crypto::hash::sha256;
+use crate::domain::Domain;
+use crate::domain::tables::{MemTables, TableId, TableReader};
+use crate::types::seq::Seq;
+
+/// What was checked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Records read.
+    pub records: u64,
+    /// Position of the last record.
+    pub head: Seq,
+    /// Rows compared.
+    pub rows: u64,
+    /// Bodies checked.
+    pub bodies: u64,
+    /// Bytes of bodies checked.
+    pub body_bytes: u64,
+}
+
+/// The first thing that does not fit.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum VerifyError {
+    /// A record or row does not read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// A position is missing from the log.
+    #[error("record {expected} is missing: {found} follows {}", expected.0.saturating_sub(1))]
+    Gap {
+        /// Position that should be there.
+        expected: Seq,
+        /// Position that is there.
+        found: Seq,
+    },
+    /// A stored row differs from the replayed one.
+    #[error("table {table}, key {key}: stored row {stored}, the log gives {replayed}")]
+    Row {
+        /// Name of the table.
+        table: &'static str,
+        /// The key in hex.
+        key: String,
+        /// `absent`, or the stored value in hex.
+        stored: String,
+        /// `absent`, or the replayed value in hex.
+        replayed: String,
+    },
+    /// A body that a row needs is gone.
+    #[error("body {seq} is missing")]
+    BodyMissing {
+        /// Its position.
+        seq: Seq,
+    },
+    /// A body differs from what its record says.
+    #[error("body {seq} is damaged")]
+    BodyDamaged {
+        /// Its position.
+        seq: Seq,
+    },
+    /// A body that no row needs.
+    #[error("body {seq} belongs to nothing")]
+    BodyOrphan {
+        /// Its position.
+        seq: Seq,
+    },
+}
+
+/// Verifies a snapshot; `progress` is called with the number of records read, now and then.
+///
+/// # Errors
+///
+/// The first difference.
+pub fn verify<D: Domain>(
+    snapshot: &Snapshot,
+    mut progress: impl FnMut(u64),
+) -> Result<Report, VerifyError> {
+    let mut report = Report::default();
+    let mut gap = None;
+    let replayed = into_memory::<D>(snapshot, |record| {
+        let expected = report.head.next();
+        if report.records > 0 && record.seq != expected && gap.is_none() {
+            gap = Some(VerifyError::Gap {
+                expected,
+                found: record.seq,
+            });
+        }
+        report.head = record.seq;
+        report.records += 1;
+        if report.records.is_multiple_of(65_536) {
+            progress(report.records);
+        }
+    })?;
+    if let Some(gap) = gap {
+        return Err(gap);
+    }
+    for table in D::projections().iter().flat_map(|p| p.tables()) {
+        report.rows += compare(snapshot, &replayed, *table)?;
+    }
+    check_bodies::<D>(snapshot, &mut report)?;
+    Ok(report)
+}
+
+fn hex(value: Option<&[u8]>) -> String {
+    value.map_or_else(
+        || "absent".to_owned(),
+        |v| data_encoding::HEXLOWER.encode(v),
+    )
+}
+
+fn compare(snapshot: &Snapshot, replayed: &MemTables, table: TableId) -> Result<u64, VerifyError> {
+    let mut expected = replayed.rows(table).peekable();
+    let mut rows = 0;
+    let mut difference = None;
+    let differs = |key: &[u8], stored: Option<&[u8]>, replayed: Option<&[u8]>| VerifyError::Row {
+        table: table.name(),
+        key: hex(Some(key)),
+        stored: hex(stored),
+        replayed: hex(replayed),
+    };
+    let scan = snapshot.scan(
+        table,
+        Bound::Unbounded,
+        Bound::Unbounded,
+        &mut |key, value| {
+            rows += 1;
+            match expected.next() {
+                Some((k, v)) if k == key && v == value => ControlFlow::Continue(()),
+                Some((k, v)) if k == key => {
+                    difference = Some(differs(key, Some(value), Some(v)));
+                    ControlFlow::Break(())
+                }
+                Some((k, v)) if k < key => {
+                    difference = Some(differs(k, None, Some(v)));
+                    ControlFlow::Break(())
+                }
+                _ => {
+                    difference = Some(differs(key, Some(value), None));
+                    ControlFlow::Break(())
+                }
+            }
+        },
+    );
+    scan.map_err(ReadError::from)?;
+    if difference.is_none() {
+        difference = expected.next().map(|(k, v)| differs(k, None, Some(v)));
+    }
+    difference.map_or(Ok(rows), Err)
+}
+
+fn check_bodies<D: Domain>(snapshot: &Snapshot, report: &mut Report) -> Result<(), VerifyError> {
+    let mut live = BTreeMap::new();
+    D::live_bodies(snapshot, &mut |body| {
+        live.insert(body.seq, body);
+    })
+    .map_err(ReadError::from)?;
+    let mut problem = None;
+    snapshot.bodies(|seq, bytes| {
+        report.bodies += 1;
+        report.body_bytes += bytes.len() as u64;
+        problem = match live.remove(&seq) {
+            None => Some(VerifyError::BodyOrphan { seq }),
+            Some(body) if body.len as usize != bytes.len() || body.sha256 != sha256(bytes) => {
+                Some(VerifyError::BodyDamaged { seq })
+            }
+            Some(_) => None,
+        };
+        Ok(if problem.is_some() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        })
+    })?;
+    if let Some(problem) = problem {
+        return Err(problem);
+    }
+    live.into_keys()
+        .next()
+        .map_or(Ok(()), |seq| Err(VerifyError::BodyMissing { seq }))
+}
