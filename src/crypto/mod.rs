@@ -1,1 +1,17 @@
-//! Floor 1: signatures, hashes, key files.
+//! Floor 1, lower half: signatures, hashes, key files.
+//!
+//! A peer *is* its key, so everything that decides who somebody is goes through [`sign`], and
+//! only there: strict verification, one domain string per kind of signed object (see `wire`), and
+//! a secret that never leaves its wrapper.
+//!
+//! - [`sign`]: Ed25519 identities, signatures, strict verification
+//! - [`hash`]: SHA-256
+//! - [`keyfile`]: the text of a secret key file, no files
+//! - [`keystore`]: the files: permissions, exclusive creation, durable replacement
+//!
+//! `wire` stands on this module; this module knows nothing of `wire`.
+
+pub mod hash;
+pub mod keyfile;
+pub mod keystore;
+pub mod sign;

@@ -68,3 +68,15 @@ pub const MAX_PAST_PEER_MS: u64 = 14 * 86_400_000;
 
 /// Furthest a stranger's pairing message may be signed in the past, in milliseconds: 24 h.
 pub const MAX_PAST_STRANGER_MS: u64 = 86_400_000;
+
+/// Largest secret key file in bytes. A key is 44; the rest is room for blank lines.
+pub const MAX_KEY_FILE_BYTES: usize = 4096;
+
+/// Largest `peers.json` in bytes.
+pub const MAX_PEERS_FILE_BYTES: usize = 1024 * 1024;
+
+/// Longest petname that our tools create, in characters. Names are read by people and models.
+pub const MAX_PETNAME_CHARS: usize = 64;
+
+/// Longest task id in bytes. It is kept in log records, unlike the text of a message.
+pub const MAX_TASK_ID_BYTES: usize = 1024;

@@ -1,1 +1,24 @@
-//! Floor 1: signed objects and HTTP shapes.
+//! Floor 1, upper half: what travels. Signed objects and the shapes of the bus's HTTP interface.
+//!
+//! The wire is that of the public `interlink-mcp` 0.8 to 0.13; additions are optional fields and
+//! new routes that an older peer ignores. Unknown members are ignored everywhere, because that is
+//! what keeps peers of different age talking.
+//!
+//! Two kinds of types, kept apart:
+//! - *signed objects* ([`envelope`], [`announce`]) exist in one form. Reading them checks shape,
+//!   `verify` checks the signature, and building them signs.
+//! - *HTTP shapes* ([`http`], [`problem`]) have one direction each: what a server reads has no
+//!   writer and what it writes has no reader. The client's mirror images are in [`http::client`].
+//!
+//! Map: [`canonical`] builds the bytes that are signed (`schema/canonical.md`), [`pair`] reads
+//! knocks and renews pairing messages, [`peers`] reads and prints `peers.json`, [`schema`] lists
+//! the JSON Schemas.
+
+pub mod announce;
+pub mod canonical;
+pub mod envelope;
+pub mod http;
+pub mod pair;
+pub mod peers;
+pub mod problem;
+pub mod schema;
