@@ -47,6 +47,21 @@ impl ReadAt for File {
     }
 }
 
+#[cfg(feature = "testkit")]
+impl ReadAt for Vec<u8> {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.as_slice().len() as u64)
+    }
+
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        let end = start.saturating_add(out.len());
+        let bytes = self.get(start..end).ok_or(io::ErrorKind::UnexpectedEof)?;
+        out.copy_from_slice(bytes);
+        Ok(())
+    }
+}
+
 #[derive(Debug, Default)]
 struct Layer {
     blocks: BTreeMap<u64, Box<[u8]>>,
