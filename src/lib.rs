@@ -16,7 +16,8 @@
 //! F4 store      redb adapter, committer thread, migrations (blocking, no tokio)
 //! F3 domain     tables, projections, decide, gate     (no IO, no clock, no randomness)
 //! F2 event      events, kinds, records, stored shapes
-//! F1 crypto | wire | codec
+//! F1 wire | codec      (wire stands on crypto)
+//!    crypto
 //! F0 types      newtypes, limits, Clock and Entropy traits
 //! ```
 #![forbid(unsafe_code)]
@@ -31,6 +32,8 @@
     )
 )]
 
+#[cfg(feature = "cli")]
+pub mod cli;
 #[cfg(feature = "persist")]
 pub mod codec;
 #[cfg(feature = "identity")]

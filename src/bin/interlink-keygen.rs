@@ -1,2 +1,7 @@
-//! Entry point.
-fn main() {}
+//! Makes an identity.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    interlink::cli::keygen::main()
+}
