@@ -5,7 +5,7 @@
 //! a secret that never leaves its wrapper.
 //!
 //! - [`sign`]: Ed25519 identities, signatures, strict verification
-//! - [`hash`]: SHA-256
+//! - [`hash`] is SHA-256
 //! - [`keyfile`]: the text of a secret key file, no files
 //! - [`keystore`]: the files: permissions, exclusive creation, durable replacement
 //!

@@ -128,18 +128,26 @@ impl<'de> Deserialize<'de> for Announcement {
     }
 }
 
-/// The shape on the wire. A missing `session` is an empty one; an explicit null is not.
+/// A signed announcement of a session. Members that are not named here are ignored. A missing
+/// `session` is an empty one; an explicit null is not.
+// The shape before key and signature are looked at. Its comments are published as the schema.
 #[derive(Deserialize, schemars::JsonSchema)]
 #[schemars(rename = "Announcement")]
 pub(super) struct RawAnnouncement {
+    /// Who announces. Signed.
     #[schemars(with = "PublicKey")]
     pubkey: String,
+    /// The node's own name for itself. Signed.
     name: String,
+    /// The session. Signed.
     #[serde(default)]
     session: SessionInfo,
+    /// When it was signed, Unix milliseconds. Signed.
     ts: u64,
+    /// Ed25519 over the bytes of schema/canonical.md.
     #[schemars(regex(pattern = "^[A-Za-z0-9_-]{86}$"))]
     sig: String,
+    /// Milliseconds since the bus last heard it; added by the bus. Not signed.
     #[serde(default)]
     age_ms: Option<u64>,
 }

@@ -277,28 +277,41 @@ impl<'de> Deserialize<'de> for Message {
     }
 }
 
-/// The shape on the wire, before keys and signature are looked at. A missing `kind` is `message`;
-/// an explicit null is not. Unknown members are ignored.
+/// A signed message. Members that are not named here are ignored. A missing `kind` is `message`;
+/// an explicit null is not.
+// The shape before keys and signature are looked at. Its comments are published as the schema.
 #[derive(Deserialize, schemars::JsonSchema)]
 #[schemars(rename = "Message")]
 pub(super) struct RawMessage {
+    /// The sender. Signed.
     #[schemars(with = "PublicKey")]
     from: String,
+    /// The recipient's bare key. Signed.
     #[schemars(with = "PublicKey")]
     to: String,
+    /// The body; for pairing kinds the sender's own name for itself. Signed.
     text: String,
+    /// When it was signed, Unix milliseconds. Signed.
     ts: u64,
+    /// The sender's id for it. Signed.
     msg_id: MsgId,
+    /// What it is for. Signed.
     #[serde(default)]
     kind: MessageKind,
+    /// The task it belongs to; empty counts as absent. Signed.
     #[serde(default)]
+    #[schemars(length(max = MAX_TASK_ID_BYTES))]
     task_id: Option<String>,
+    /// Where that task stands. Signed.
     #[serde(default)]
     status: Option<TaskStatus>,
+    /// The message it answers; empty counts as absent. Signed.
     #[serde(default)]
     in_reply_to: Option<MsgId>,
+    /// Where to answer, `key#session`. Not signed.
     #[serde(default)]
     reply_to: Option<String>,
+    /// Ed25519 over the bytes of schema/canonical.md.
     #[schemars(regex(pattern = "^[A-Za-z0-9_-]{86}$"))]
     sig: String,
 }
