@@ -21,8 +21,8 @@
 //! - The gate changes nothing. [`Decision::record_replay`] says whether the caller must store
 //!   (sender, msg_id), in the same transaction as whatever it does with the message.
 //! - Replay slots belong to admitted senders (listed peers and our own key). A message that is
-//!   too old takes none. Slots must be kept at least as long as the wider window in the past plus
-//!   the window in the future.
+//!   too old takes none. A slot must be kept until [`Windows::replay_until`]; kept longer, it still
+//!   tells a late copy of a delivered message from one that expired on its way.
 //! - The label of our own key is [`Label::SelfIdentity`], never a text; a peer that is called
 //!   `self` stays [`Label::Peer`].
 
@@ -49,6 +49,15 @@ impl Default for Windows {
             past_stranger_ms: MAX_PAST_STRANGER_MS,
             future_ms: MAX_FUTURE_MS,
         }
+    }
+}
+
+impl Windows {
+    /// The last moment at which the gate could accept another copy of an admitted sender's message
+    /// signed at `ts`; its replay slot must live at least that long.
+    #[must_use]
+    pub const fn replay_until(&self, ts: UnixMillis) -> UnixMillis {
+        ts.plus(self.past_peer_ms)
     }
 }
 

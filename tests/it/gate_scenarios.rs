@@ -253,6 +253,17 @@ fn a_late_copy_of_a_delivered_message_is_a_repeat_and_not_expired() {
 }
 
 #[test]
+fn a_replay_slot_is_needed_exactly_as_long_as_a_copy_could_pass() {
+    let windows = Windows::default();
+    let sent = message("alice", "slot", NOW, MessageKind::Message);
+    let last = windows.replay_until(sent.ts).0;
+    // Each time a receiver that has forgotten it.
+    let at = |now: u64| word(&Receiver::bob().receive(&sent, now).outcome);
+    assert_eq!(at(last), "Inline:alice");
+    assert_eq!(at(last + 1), "Reject::Expired");
+}
+
+#[test]
 fn only_our_own_key_gets_the_own_label() {
     let mut bob = Receiver::bob();
     let alice = identity_of("alice").public();

@@ -1,7 +1,12 @@
 //! The integration tests: one binary, so that two cores link once.
 
+#[cfg(feature = "persist")]
 mod gate_scenarios;
+#[cfg(feature = "cli")]
 mod keygen;
+#[cfg(feature = "identity")]
 mod schema_wire;
+#[cfg(feature = "identity")]
 mod signed_properties;
+#[cfg(feature = "identity")]
 mod vectors;

@@ -352,6 +352,7 @@ fn an_empty_optional_is_read_as_absent() {
     assert_eq!((message.task_id, message.in_reply_to), (None, None));
 }
 
+#[cfg(feature = "persist")]
 #[test]
 fn freshness_agrees_at_every_bound() {
     use interlink::domain::gate::check_time;
