@@ -202,6 +202,18 @@ fn a_stranger_takes_no_replay_slot() {
 }
 
 #[test]
+fn a_removed_peer_may_knock_again_whatever_its_old_slots_say() {
+    let mut bob = Receiver::bob();
+    let knock = message("alice", "knock", NOW, MessageKind::PairRequest);
+    assert_eq!(
+        word(&bob.receive(&knock, NOW).outcome),
+        "KnownPeerKnock:alice"
+    );
+    bob.peers.remove("alice");
+    assert_eq!(bob.receive(&knock, NOW).outcome, Outcome::PairRequest);
+}
+
+#[test]
 fn windows_differ_for_peers_and_strangers_and_their_bounds_are_inclusive() {
     let w = Windows::default();
     let (peer, stranger, ahead) = (w.past_peer_ms, w.past_stranger_ms, w.future_ms);

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use interlink::crypto::hash::sha256;
 use interlink::crypto::keyfile::{parse_key_text, print_key_text};
-use interlink::crypto::sign::{Signature, SigningIdentity, decode_public_key};
+use interlink::crypto::sign::{KeyError, Signature, SigningIdentity, decode_public_key};
 use interlink::types::id::{MsgId, PublicKey};
 use interlink::types::limit::{MAX_FUTURE_MS, MAX_PAST_STRANGER_MS};
 use interlink::types::route::{Route, split};
@@ -16,7 +16,9 @@ use interlink::types::secret::Secret;
 use interlink::types::time::UnixMillis;
 use interlink::wire::announce::{Announcement, ReadAnnouncementError, SessionInfo};
 use interlink::wire::canonical::{ANNOUNCE_DOMAIN, MESSAGE_DOMAIN};
-use interlink::wire::envelope::{Draft, Message, MessageKind, ReadMessageError, TaskStatus};
+use interlink::wire::envelope::{
+    Draft, Message, MessageKind, ReadMessageError, TaskStatus, VerifyMessageError,
+};
 use interlink::wire::pair::{PairRequest, renew};
 use interlink::wire::peers::{Peers, Petname};
 use serde_json::Value;
@@ -341,6 +343,19 @@ fn what_must_not_verify_does_not() {
 #[test]
 fn what_looks_wrong_but_must_verify_does() {
     check_outcomes("positive_edge", 10);
+}
+
+#[test]
+fn a_recipient_that_is_no_key_fails_even_under_a_good_signature() {
+    let mut not_a_point = [0; 32];
+    not_a_point[0] = 2;
+    let to = PublicKey::from_bytes(not_a_point);
+    let draft = Draft::message(to, "t".into(), UnixMillis(1), MsgId::parse("x").unwrap());
+    let message = Message::sign(&identity_of("alice"), draft);
+    assert_eq!(
+        message.verify(),
+        Err(VerifyMessageError::To(KeyError::NotOnCurve))
+    );
 }
 
 #[test]
