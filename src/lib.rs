@@ -14,6 +14,7 @@
 //! F6 cli        flags, logging, exit codes, output, admin commands
 //! F5 bus|agent  async edges: axum | rmcp, reqwest     (bus and agent never meet)
 //! F4 store      redb adapter, committer thread, migrations (blocking, no tokio)
+//!    keystore   key files: permissions, exclusive creation, durable replacement
 //! F3 domain     tables, projections, decide, gate     (no IO, no clock, no randomness)
 //! F2 event      events, kinds, records, stored shapes
 //! F1 wire | codec      (wire stands on crypto)
@@ -42,6 +43,8 @@ pub mod crypto;
 pub mod domain;
 #[cfg(feature = "persist")]
 pub mod event;
+#[cfg(feature = "identity")]
+pub mod keystore;
 #[cfg(feature = "persist")]
 pub mod store;
 #[cfg(feature = "identity")]

@@ -11,8 +11,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::crypto::keystore::{self, CreateKeyError, Existing};
 use crate::crypto::sign::SigningIdentity;
+use crate::keystore::{self, CreateKeyError, Existing};
 use crate::types::id::PublicKey;
 use crate::types::secret::Secret;
 

@@ -1,4 +1,4 @@
-//! Floor 1, lower half: signatures, hashes, key files.
+//! Floor 1, lower half: signatures, hashes, the text of keys.
 //!
 //! A peer *is* its key, so everything that decides who somebody is goes through [`sign`], and
 //! only there: strict verification, one domain string per kind of signed object (see `wire`), and
@@ -7,11 +7,9 @@
 //! - [`sign`]: Ed25519 identities, signatures, strict verification
 //! - [`hash`] is SHA-256
 //! - [`keyfile`]: the text of a secret key file, no files
-//! - [`keystore`]: the files: permissions, exclusive creation, durable replacement
 //!
 //! `wire` stands on this module; this module knows nothing of `wire`.
 
 pub mod hash;
 pub mod keyfile;
-pub mod keystore;
 pub mod sign;

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use interlink::crypto::keystore::{KeyPermissions, load};
+use interlink::keystore::{KeyPermissions, load};
 
 fn keygen(dir: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_interlink-keygen"));

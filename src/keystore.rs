@@ -16,8 +16,8 @@ use crate::types::id::KeyTextError;
 use crate::types::limit::MAX_KEY_FILE_BYTES;
 use crate::types::secret::Secret;
 
-use super::keyfile::{parse_key_text, print_key_text};
-use super::sign::SigningIdentity;
+use crate::crypto::keyfile::{parse_key_text, print_key_text};
+use crate::crypto::sign::SigningIdentity;
 
 /// What to do about a key file that others can read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
