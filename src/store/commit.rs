@@ -415,6 +415,9 @@ impl From<EncodeRecordError> for AppendError {
     }
 }
 
+/// The records of a batch and the head after them.
+type Finished<D> = (Vec<Recorded<<D as Domain>::Event>>, Seq);
+
 /// The open tables of a batch.
 struct Stage<'txn, D: Domain> {
     tables: WriteTables<'txn>,
@@ -481,7 +484,7 @@ impl<'txn, D: Domain> Stage<'txn, D> {
         Ok(())
     }
 
-    fn finish(mut self, txn: &WriteTransaction) -> Result<(Vec<Recorded<D::Event>>, Seq), Failure> {
+    fn finish(mut self, txn: &WriteTransaction) -> Result<Finished<D>, Failure> {
         for event in std::mem::take(&mut self.mergeable) {
             let record = Recorded {
                 seq: self.head.next(),

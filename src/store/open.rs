@@ -241,8 +241,10 @@ fn open_database<D: Domain>(options: &OpenOptions) -> Result<Database, OpenError
                 .map_err(|e| database_error(&path, e))
         }),
         Location::File(file) => {
-            if !file.exists() {
-                create_file::<D>(file, options)?;
+            if !file.exists()
+                && let Some(db) = create_file::<D>(file, options)?
+            {
+                return Ok(db);
             }
             let len = fs::metadata(file).map_or(0, |m| m.len());
             let check = options.mode == Mode::Exclusive && len <= CHECK_ON_OPEN_BYTES;
@@ -256,8 +258,11 @@ fn open_database<D: Domain>(options: &OpenOptions) -> Result<Database, OpenError
 }
 
 /// Makes a complete store under a temporary name and links it to its own, so that a crash leaves
-/// either no store or a whole one.
-fn create_file<D: Domain>(path: &Path, options: &OpenOptions) -> Result<(), OpenError> {
+/// either no store or a whole one. `None`: a sibling was faster, its store is as good.
+fn create_file<D: Domain>(
+    path: &Path,
+    options: &OpenOptions,
+) -> Result<Option<Database>, OpenError> {
     let failed = |source| OpenError::File {
         path: path.to_owned(),
         source,
@@ -271,9 +276,9 @@ fn create_file<D: Domain>(path: &Path, options: &OpenOptions) -> Result<(), Open
         .prefix(".interlink-new-")
         .tempfile_in(parent)
         .map_err(failed)?;
-    guarded(path, || {
-        let db = options
-            .builder()
+    let db = guarded(path, || {
+        let builder = options.builder();
+        let db = builder
             .create(temp.path())
             .map_err(|e| database_error(path, e))?;
         let engine = |e: redb::Error| OpenError::Engine {
@@ -282,18 +287,19 @@ fn create_file<D: Domain>(path: &Path, options: &OpenOptions) -> Result<(), Open
         };
         let txn = db.begin_write().map_err(|e| engine(e.into()))?;
         migrate::run(&txn, 0, D::KIND.name()).map_err(engine)?;
-        txn.commit().map_err(|e| engine(e.into()))
+        txn.commit().map_err(|e| engine(e.into()))?;
+        Ok(db)
     })?;
     temp.as_file().sync_all().map_err(failed)?;
-    match temp.persist_noclobber(path) {
-        Ok(_) => {}
-        // A sibling was faster; its store is as good.
-        Err(e) if e.error.kind() == io::ErrorKind::AlreadyExists => {}
+    let ours = match temp.persist_noclobber(path) {
+        Ok(_) => Some(db),
+        Err(e) if e.error.kind() == io::ErrorKind::AlreadyExists => None,
         Err(e) => return Err(failed(e.error)),
-    }
+    };
     File::open(parent)
         .and_then(|dir| dir.sync_all())
-        .map_err(failed)
+        .map_err(failed)?;
+    Ok(ours)
 }
 
 /// Creates a directory and its parents, 0700.

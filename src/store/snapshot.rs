@@ -11,6 +11,9 @@ use crate::domain::tables::{TableError, TableId, TableReader, Visit};
 use crate::event::{Recorded, StoredEvent};
 use crate::types::seq::Seq;
 
+/// Called with each position and its bytes; `Break` ends the visit.
+type VisitNumbered<'a> = &'a mut dyn FnMut(Seq, &[u8]) -> Result<ControlFlow<()>, ReadError>;
+
 /// A read transaction. Pages that it can see are not reused while it lives: keep it short, and
 /// never across an await.
 pub struct Snapshot {
@@ -137,7 +140,7 @@ impl Snapshot {
         &self,
         table: redb::TableDefinition<'static, u64, &'static [u8]>,
         from: Seq,
-        visit: &mut dyn FnMut(Seq, &[u8]) -> Result<ControlFlow<()>, ReadError>,
+        visit: VisitNumbered<'_>,
     ) -> Result<(), ReadError> {
         let Some(table) = self.numbered(table)? else {
             return Ok(());
