@@ -65,6 +65,8 @@ pub struct OpenOptions {
     pub cache_bytes: usize,
     /// How long opening, and each write, waits for another process.
     pub deadline: Duration,
+    /// Rebuild every projection from the log, whatever version its rows have.
+    pub rebuild: bool,
 }
 
 impl OpenOptions {
@@ -76,6 +78,7 @@ impl OpenOptions {
             mode: Mode::Exclusive,
             cache_bytes: 64 << 20,
             deadline: Duration::from_secs(5),
+            rebuild: false,
         }
     }
 
@@ -169,7 +172,7 @@ fn open_now<D: Domain>(options: &OpenOptions) -> Result<Opened<D>, OpenError> {
     let prepared = guarded(&path, || {
         let txn = db.begin_write().map_err(|e| failed(e.into()))?;
         check_meta::<D>(&txn, &path)?;
-        let (head, changed) = replay::catch_up::<D>(&txn).map_err(corrupt)?;
+        let (head, changed) = replay::catch_up::<D>(&txn, options.rebuild).map_err(corrupt)?;
         if changed {
             txn.commit().map_err(|e| failed(e.into()))?;
         } else {

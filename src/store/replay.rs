@@ -16,8 +16,11 @@ use crate::types::seq::Seq;
 
 /// Brings every projection of a store up to the head of its log, in the given transaction:
 /// untouched when version and position match, rebuilt from the retained records when one's version
-/// differs, else the tail applied. Returns the head and whether anything was changed.
-pub(super) fn catch_up<D: Domain>(txn: &WriteTransaction) -> Result<(Seq, bool), ReadError> {
+/// differs (or when forced), else the tail applied. Returns the head and whether anything was changed.
+pub(super) fn catch_up<D: Domain>(
+    txn: &WriteTransaction,
+    force: bool,
+) -> Result<(Seq, bool), ReadError> {
     let log = txn.open_table(LOG).map_err(engine)?;
     let mut meta = txn.open_table(META).map_err(engine)?;
     let head = log
@@ -29,7 +32,7 @@ pub(super) fn catch_up<D: Domain>(txn: &WriteTransaction) -> Result<(Seq, bool),
         .map_err(engine)?
         .and_then(|v| v.value().try_into().ok())
         .map_or(Seq::ZERO, |bytes| Seq(u64::from_le_bytes(bytes)));
-    let mut rebuild = applied > head;
+    let mut rebuild = force || applied > head;
     for projection in D::projections() {
         let key = format!("{META_PROJECTION}{}", projection.name());
         let stored = meta

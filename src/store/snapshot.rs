@@ -7,7 +7,9 @@ use redb::{ReadTransaction, ReadableTable, TableError as RedbTableError};
 use super::error::{ReadError, engine};
 use super::layout;
 use super::redb_tables::ReadTables;
-use crate::domain::tables::{TableError, TableId, TableReader, Visit};
+use super::replay::into_memory;
+use crate::domain::Domain;
+use crate::domain::tables::{MemTables, TableError, TableId, TableReader, Visit};
 use crate::event::{Recorded, StoredEvent};
 use crate::types::seq::Seq;
 
@@ -103,6 +105,15 @@ impl Snapshot {
         mut visit: impl FnMut(Seq, &[u8]) -> Result<ControlFlow<()>, ReadError>,
     ) -> Result<(), ReadError> {
         self.numbered_rows(layout::BODIES, Seq::ZERO, &mut visit)
+    }
+
+    /// Replays the retained records into empty tables in memory. Reads no body.
+    ///
+    /// # Errors
+    ///
+    /// The first record that does not read or does not apply.
+    pub fn replay<D: Domain>(&self) -> Result<MemTables, ReadError> {
+        into_memory::<D>(self, |_| {})
     }
 
     pub(super) fn meta(&self, key: &str) -> Result<Option<Vec<u8>>, ReadError> {
