@@ -1,0 +1,1 @@
+//! Empty: the manifest is the fixture.
