@@ -89,12 +89,15 @@ class Lab:
             self.print_logs()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def print_logs(self, lines=15):
+    def print_logs(self, lines=5, width=200):
+        """The last lines of every log that are worth a look after a failure."""
         for log in sorted(self.folder.rglob("*.log")):
-            text = log.read_text(errors="replace").strip()
-            if text:
+            text = log.read_text(errors="replace").splitlines()
+            told = [line for line in text if not re.search("TRACE|DEBUG|INFO", line)]
+            if told:
                 print(f"--- {log.name}, last lines")
-                print("\n".join(text.splitlines()[-lines:]))
+                plain = (re.sub("\x1b\\[[0-9;]*m", "", line)[:width] for line in told[-lines:])
+                print("\n".join(ascii(line)[1:-1] for line in plain))
 
     def environment(self, home, **extra):
         """This process's environment, without what would steer the programs under test."""

@@ -29,6 +29,8 @@ INVALID_PARAMS, METHOD_NOT_FOUND, INTERNAL_ERROR = -32602, -32601, -32603
 # What a request may be called that is no well-formed request of its method.
 MISSHAPEN = (INVALID_PARAMS, METHOD_NOT_FOUND, -32600)
 ANSWER_SECONDS = 20
+# Told in a message and looked for in every log.
+BODY = "a body that no log may hold"
 ALWAYS_LOADED = {"send_message", "receive_messages", "acknowledge_messages"}
 READS_ONLY = {"get_my_session_id", "list_peers", "list_pending", "message_status"}
 WRITES = {"send_message", "acknowledge_messages", "add_peer", "remove_peer", "set_summary"}
@@ -202,7 +204,7 @@ def describe(tally, tool):
 async def good_calls(world, tally, client, tools):
     """Every tool once, in an order in which it has something to do."""
     peer = Agent(world.lab, world.options.mcp, world.peer, world.bus.url, "peer-1")
-    hello = sent_id(peer.tool("send_message", to="me", session=client.session_name, text="hello"))
+    hello = sent_id(peer.tool("send_message", to="me", session=client.session_name, text=BODY))
     hello_receipt = {"sender": world.peer.public, "msg_id": hello}
     called, sent = set(), ""
 
@@ -472,6 +474,20 @@ def ends_on_signal(world):
         must("ends within half a second, doubled for a busy machine", took < 1.0, f"{took:.2f} s")
 
 
+def keeps_secrets(world):
+    """No key and no body in any log, at the most talkative level."""
+    secrets = {"body": BODY}
+    for who in (world.me, world.peer):
+        secrets[f"key of {who.folder.name}"] = who.path.read_text().strip()
+    logs = sorted(world.lab.folder.rglob("*.log"))
+    traced = sum(log.stat().st_size for log in logs)
+    must("the logs hold something", traced > 0)
+    for log in logs:
+        text = log.read_text(errors="replace")
+        told = [what for what, secret in secrets.items() if secret in text]
+        must(f"{log.name} tells no secret", not told, str(told))
+
+
 async def sync(step, world):
     await anyio.to_thread.run_sync(step, world)
 
@@ -500,6 +516,7 @@ async def judge(world, tally):
     await tally.run("list tools", listing())
     await tally.run("call every tool", calling())
     await tally.run("malformed calls", bad_calls(world, tally, tools))
+    await tally.run("keeps secrets", sync(keeps_secrets, world))
 
 
 def main():
