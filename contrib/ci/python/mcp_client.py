@@ -175,7 +175,9 @@ def describe(tally, tool):
     tally.check(f"{name} has a description", bool(tool.description))
     tally.check(f"{name} has an object inputSchema", tool.input_schema.get("type") == "object")
     tally.check(f"{name} has an outputSchema", (tool.output_schema or {}).get("type") == "object")
+    # Absent is how an optional parameter is optional: unions with null draw warnings from hosts.
     unions = [n["type"] for n in nodes(tool.input_schema) if isinstance(n.get("type"), list)]
+    unions += [n for n in nodes(tool.input_schema) if n.get("type") == "null"]
     tally.check(f"{name} has plain parameter types", not unions, str(unions))
     undescribed = [
         key for key, value in tool.input_schema.get("properties", {}).items()
