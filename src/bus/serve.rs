@@ -5,9 +5,10 @@
 //! the system's backlog.
 
 use std::convert::Infallible;
+use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -173,8 +174,7 @@ pub async fn spawn(config: Config) -> Result<Handle, ServeError> {
         guard: Arc::new(Guard::new(addr.ip().is_loopback(), config.allow_origins)),
         app,
     };
-    let admin = config.admin.map(|access| access.file);
-    let task = tokio::spawn(server.run(listener, config.upkeep, admin));
+    let task = tokio::spawn(server.run(listener, config.upkeep, config.admin));
     Ok(Handle { addr, stop, task })
 }
 
@@ -261,13 +261,33 @@ fn write_admin_file(access: &AdminAccess, addr: SocketAddr) -> Result<(), ServeE
     let text = serde_json::to_vec(&content).map_err(|e| failed(e.into()))?;
     let dir = match access.file.parent() {
         Some(dir) if !dir.as_os_str().is_empty() => dir,
-        _ => std::path::Path::new("."),
+        _ => Path::new("."),
     };
+    create_private_dir(dir).map_err(failed)?;
     // Temporary files are made 0600.
     let mut temp = tempfile::NamedTempFile::new_in(dir).map_err(failed)?;
     io::Write::write_all(&mut temp, &text).map_err(failed)?;
     temp.persist(&access.file).map_err(|e| failed(e.error))?;
     Ok(())
+}
+
+fn create_private_dir(dir: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(dir)
+}
+
+/// Removes the file, unless another bus has put its own there.
+fn remove_admin_file(access: &AdminAccess) {
+    let ours = fs::read(&access.file)
+        .ok()
+        .and_then(|text| serde_json::from_slice::<AdminFile>(&text).ok())
+        .is_some_and(|file| file.token == access.token);
+    if ours {
+        let _ = fs::remove_file(&access.file);
+    }
 }
 
 struct Server {
@@ -277,14 +297,14 @@ struct Server {
 }
 
 impl Server {
-    async fn run(self, listener: TcpListener, period: Duration, admin: Option<PathBuf>) {
+    async fn run(self, listener: TcpListener, period: Duration, admin: Option<AdminAccess>) {
         let upkeep = tokio::spawn(upkeep::run(Arc::clone(&self.app), period));
         let mut connections = JoinSet::new();
         self.accept(listener, &mut connections).await;
         upkeep.abort();
         let _ = upkeep.await;
-        if let Some(file) = admin {
-            let _ = std::fs::remove_file(file);
+        if let Some(access) = admin {
+            remove_admin_file(&access);
         }
         let drained = async { while connections.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(GRACE, drained).await;
