@@ -33,6 +33,8 @@
     )
 )]
 
+#[cfg(feature = "bus")]
+pub mod bus;
 #[cfg(feature = "cli")]
 pub mod cli;
 #[cfg(feature = "persist")]

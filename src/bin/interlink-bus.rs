@@ -1,2 +1,7 @@
-//! Entry point.
-fn main() {}
+//! The broker.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    interlink::cli::bus::main()
+}

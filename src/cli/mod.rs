@@ -1,5 +1,11 @@
 //! Floor 6: the command lines. Flags, exit codes and output of the four programs; the work itself
 //! is done below.
 
+#[cfg(feature = "bus")]
+pub mod bus;
+pub mod exit;
 pub mod keygen;
+pub mod logging;
+pub mod out;
 pub mod paths;
+pub mod units;

@@ -6,10 +6,11 @@
 //!
 //! - `open`: modes, creation, integrity, projections that are behind or of another version.
 //! - [`Snapshot`]: consistent reads. - [`verify`]: replays the log and compares.
-//! - `overlay`: reading a file that must not be changed.
+//! - [`inspect`]: a store in the words of people. - `overlay`: reading a file that must not be changed.
 
 mod commit;
 mod error;
+pub mod inspect;
 mod layout;
 mod migrate;
 mod open;

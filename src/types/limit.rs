@@ -80,3 +80,23 @@ pub const MAX_PETNAME_CHARS: usize = 64;
 
 /// Longest task id in bytes. It is kept in log records, unlike the text of a message.
 pub const MAX_TASK_ID_BYTES: usize = 1024;
+
+/// Bytes of a too large request body that the bus reads and throws away, so that the connection
+/// can carry the refusal and go on. Past it the connection is closed after the answer.
+pub const MAX_DRAIN_BYTES: usize = 8 * 1024 * 1024;
+
+/// Longest time for a request body to arrive, in milliseconds.
+pub const MAX_BODY_WAIT_MS: u64 = 30_000;
+
+/// Longest time between two requests of a connection, the next one's head included, in
+/// milliseconds. Longer than the 90 s after which usual clients drop idle connections themselves.
+pub const MAX_IDLE_MS: u64 = 120_000;
+
+/// Open connections of a bus. Further ones wait in the system's backlog.
+pub const MAX_CONNECTIONS: usize = 8192;
+
+/// Rows or records in one answer of the admin endpoint.
+pub const MAX_ADMIN_ROWS: usize = 1000;
+
+/// Messages that one sweep drops for their age.
+pub const MAX_EXPIRE_BATCH: usize = 4096;

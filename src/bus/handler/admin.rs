@@ -1,0 +1,113 @@
+//! `/admin/v1/*`: the operator's view of a running bus. Who may come here is checked before the
+//! request is routed ([`allowed`]).
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::extract::{Path, Query, State};
+use axum::http::header::AUTHORIZATION;
+use axum::http::request::Parts;
+use axum::http::{StatusCode, Uri};
+use axum::response::Response;
+use serde::Deserialize;
+
+use super::json;
+use crate::bus::failure::Failure;
+use crate::bus::state::App;
+use crate::crypto::hash::sha256;
+use crate::domain::decide::bus::Bus;
+use crate::event::bus::BusEvent;
+use crate::store::{inspect, verify as proof};
+use crate::types::limit::MAX_ADMIN_ROWS;
+use crate::types::seq::Seq;
+
+/// Rows of an answer when the request names no limit.
+const DEFAULT_ROWS: usize = 100;
+
+/// Whether a path belongs to the operator.
+pub(in crate::bus) fn is_admin(path: &str) -> bool {
+    path.starts_with("/admin/")
+}
+
+/// Callers of this machine that know the token.
+///
+/// # Errors
+///
+/// 403 for everybody else.
+pub(in crate::bus) fn allowed(app: &App, head: &Parts, peer: IpAddr) -> Result<(), Failure> {
+    let token = head
+        .headers
+        .get(AUTHORIZATION)
+        .and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
+    match (app.admin, token) {
+        // Digests are compared: how long that takes says nothing about the token.
+        (Some(digest), Some(token))
+            if peer.to_canonical().is_loopback() && sha256(token) == digest =>
+        {
+            Ok(())
+        }
+        _ => Err(Failure::admin_token()),
+    }
+}
+
+#[derive(Deserialize)]
+struct Page {
+    #[serde(default)]
+    from: u64,
+    #[serde(default)]
+    limit: Option<usize>,
+}
+
+impl Page {
+    fn of(uri: &Uri) -> Result<Page, Failure> {
+        let Query(page) =
+            Query::try_from_uri(uri).map_err(|e| Failure::bad_request(e.body_text()))?;
+        Ok(page)
+    }
+
+    fn limit(&self) -> usize {
+        self.limit.unwrap_or(DEFAULT_ROWS).min(MAX_ADMIN_ROWS)
+    }
+}
+
+/// Records from a position on.
+pub(in crate::bus) async fn records(
+    State(app): State<Arc<App>>,
+    uri: Uri,
+) -> Result<Response, Failure> {
+    let page = Page::of(&uri)?;
+    let records =
+        inspect::records::<BusEvent>(&app.store.snapshot()?, Seq(page.from), page.limit())?;
+    json(StatusCode::OK, &records)
+}
+
+/// Queues in which something waits.
+pub(in crate::bus) async fn queues(State(app): State<Arc<App>>) -> Result<Response, Failure> {
+    let queues = app.store.with_index(|index, _| inspect::queues(index));
+    json(StatusCode::OK, &queues)
+}
+
+/// Rows of a projection.
+pub(in crate::bus) async fn table(
+    State(app): State<Arc<App>>,
+    Path(name): Path<String>,
+    uri: Uri,
+) -> Result<Response, Failure> {
+    let page = Page::of(&uri)?;
+    let rows = inspect::bus_table(&app.store.snapshot()?, &name, page.limit())?
+        .ok_or_else(Failure::not_found)?;
+    json(StatusCode::OK, &rows)
+}
+
+/// Replays the log and compares; takes a while, on a thread of its own.
+pub(in crate::bus) async fn verify(State(app): State<Arc<App>>) -> Result<Response, Failure> {
+    let snapshot = app.store.snapshot()?;
+    // The thread holds the snapshot only, so that a shutdown need not wait for it.
+    drop(app);
+    let outcome = tokio::task::spawn_blocking(move || {
+        inspect::verification(&proof::verify::<Bus>(&snapshot, |_| {}))
+    })
+    .await
+    .map_err(|e| Failure::internal(e.to_string()))?;
+    json(StatusCode::OK, &outcome)
+}

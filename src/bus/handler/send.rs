@@ -1,0 +1,63 @@
+//! `POST /send`: 202 once the payload is durable in its queue.
+//!
+//! The payload is stored as it was parsed: members sorted, duplicates collapsed (the last wins).
+//! An identical payload that still waits in the same queue is accepted once.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+
+use super::{ack_key, check_name, json};
+use crate::bus::failure::Failure;
+use crate::bus::request;
+use crate::bus::state::App;
+use crate::crypto::hash::sha256;
+use crate::domain::decide::bus::{BusCommand, BusReply, DroppedItem};
+use crate::wire::http::{DropReason, DroppedMessage, OverflowReply, SendRequest};
+
+pub(in crate::bus) async fn send(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Failure> {
+    let SendRequest { to, payload } = request::json(&headers, body).await?;
+    check_name("to", &to)?;
+    let payload = serde_json::to_vec(&payload).map_err(|e| Failure::internal(e.to_string()))?;
+    let sha256 = sha256(&payload);
+    let reply = app
+        .commit(BusCommand::Enqueue {
+            to: to.clone(),
+            payload: payload.into(),
+            sha256,
+            limits: app.limits,
+        })
+        .await?;
+    match reply {
+        BusReply::Enqueued { dropped, .. } if !dropped.is_empty() => {
+            tracing::warn!(
+                dropped = dropped.len(),
+                "a full queue dropped its oldest mail"
+            );
+            json(StatusCode::ACCEPTED, &overflow(&to, &dropped))
+        }
+        _ => Ok(StatusCode::ACCEPTED.into_response()),
+    }
+}
+
+fn overflow(to: &str, dropped: &[DroppedItem]) -> OverflowReply {
+    let dropped = dropped
+        .iter()
+        .map(|item| DroppedMessage {
+            seq: item.seq,
+            ack: ack_key(to, item.seq),
+            ts: item.at,
+        })
+        .collect();
+    OverflowReply {
+        reason: DropReason::Overflow,
+        dropped,
+    }
+}

@@ -1,0 +1,26 @@
+//! Floor 5: the broker's HTTP edge.
+//!
+//! A dumb bus: it keeps mail per recipient until the recipient acknowledges it, and shows who was
+//! heard of lately. It verifies nothing and holds no keys; recipients are opaque text. Everything
+//! that it answers with success is durable before the answer leaves.
+//!
+//! The handlers are thin: check the edges, hand a command to the store's writer, wait for the
+//! receipt. No task holds a lock or a snapshot across an await.
+//!
+//! - [`serve`]: listener, connections, shutdown. - `router`: paths. - `handler`: one file a route.
+//! - `longpoll`: who waits for mail. - `board`: presence. - `guard`: what a browser may not do.
+//! - `upkeep`: what happens once a minute. - `request`, `failure`: bodies in, problems out.
+
+mod board;
+mod failure;
+mod guard;
+mod handler;
+mod longpoll;
+mod request;
+mod router;
+pub mod serve;
+mod state;
+mod upkeep;
+
+pub use board::BoardError;
+pub use serve::{AdminAccess, Config, Handle, ServeError, SystemClock, spawn};

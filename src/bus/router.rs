@@ -1,0 +1,43 @@
+//! Paths and their methods. Exact: a trailing or doubled slash is another path.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::routing::{MethodRouter, get, post};
+
+use super::failure::Failure;
+use super::handler::{ack, admin, announce, health, recv, roster, send};
+use super::state::App;
+
+type Methods = MethodRouter<Arc<App>>;
+
+fn posted(methods: Methods) -> Methods {
+    methods.fallback(|| async { Failure::method("POST") })
+}
+
+/// axum answers HEAD by GET.
+fn read(methods: Methods) -> Methods {
+    methods.fallback(|| async { Failure::method("GET,HEAD") })
+}
+
+pub(super) fn router(app: Arc<App>) -> Router {
+    let operator = Router::new()
+        .route("/records", read(get(admin::records)))
+        .route("/queues", read(get(admin::queues)))
+        .route("/tables/{name}", read(get(admin::table)))
+        .route("/status", read(get(health::status)))
+        .route("/verify", posted(post(admin::verify)));
+    Router::new()
+        .route("/send", posted(post(send::send)))
+        .route("/recv", read(get(recv::recv)))
+        .route("/ack", posted(post(ack::ack)))
+        .route("/announce", posted(post(announce::announce)))
+        .route("/unregister", posted(post(announce::unregister)))
+        .route("/roster", read(get(roster::roster)))
+        .route("/healthz", read(get(health::healthz)))
+        .route("/readyz", read(get(health::readyz)))
+        .route("/status", read(get(health::status)))
+        .nest("/admin/v1", operator)
+        .fallback(|| async { Failure::not_found() })
+        .with_state(app)
+}

@@ -1,0 +1,196 @@
+//! The operator's view of a bus: what `/status` and the admin endpoint answer, and what the admin
+//! tool prints from a file when no bus runs.
+//!
+//! Both ends are the same program, so every shape reads and writes. Fields that a reader does not
+//! know are ignored, fields that are missing take their default: the tool may be newer than the
+//! bus.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Content of the file beside a bus's store that leads the admin tool to the running bus. Whoever
+/// can read it can administer the bus, hence mode 0600.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AdminFile {
+    /// Base of the bus, e.g. `http://127.0.0.1:9440`.
+    pub url: String,
+    /// 64 hex digits, sent as `Authorization: Bearer`.
+    pub token: String,
+    /// Process id of the bus.
+    pub pid: u32,
+}
+
+impl fmt::Debug for AdminFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AdminFile")
+            .field("url", &self.url)
+            .field("pid", &self.pid)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One record of the log.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RecordRow {
+    /// Position.
+    pub seq: u64,
+    /// When it was written, Unix milliseconds.
+    pub at: u64,
+    /// Name of the event's kind.
+    pub kind: String,
+    /// The event.
+    pub event: Value,
+}
+
+/// Answer of `GET /admin/v1/records?from=SEQ&limit=N`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Records {
+    /// Position of the newest record.
+    pub head: u64,
+    /// In order of position.
+    pub records: Vec<RecordRow>,
+}
+
+/// One queue in which something waits.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct QueueRow {
+    /// Its name.
+    pub to: String,
+    /// Messages waiting.
+    pub messages: u64,
+    /// Bytes of payload waiting.
+    pub bytes: u64,
+    /// Position of the oldest message.
+    pub oldest_seq: u64,
+    /// When the oldest message arrived, Unix milliseconds.
+    pub oldest_at: u64,
+}
+
+/// Answer of `GET /admin/v1/queues`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Queues {
+    /// By name.
+    pub queues: Vec<QueueRow>,
+}
+
+/// One row of a projection.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TableRow {
+    /// The key: a position or a name where it is one, else hex.
+    pub key: String,
+    /// The value.
+    pub value: Value,
+}
+
+/// Answer of `GET /admin/v1/tables/{name}?limit=N`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TableRows {
+    /// Name of the table.
+    pub table: String,
+    /// In order of key.
+    pub rows: Vec<TableRow>,
+}
+
+/// Answer of `POST /admin/v1/verify`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Verification {
+    /// Whether everything fits.
+    pub ok: bool,
+    /// The first thing that does not.
+    pub difference: Option<String>,
+    /// Records read.
+    pub records: u64,
+    /// Position of the last one.
+    pub head: u64,
+    /// Rows compared.
+    pub rows: u64,
+    /// Bodies checked.
+    pub bodies: u64,
+    /// Bytes of bodies checked.
+    pub body_bytes: u64,
+}
+
+/// The bounds that a bus runs with.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StatusLimits {
+    /// Messages a queue.
+    pub queue_messages: u64,
+    /// Bytes a queue.
+    pub queue_bytes: u64,
+    /// Bytes in all queues.
+    pub store_bytes: u64,
+    /// Queues with waiting messages.
+    pub queues: u64,
+    /// Requests that wait for mail.
+    pub waiters: u64,
+    /// How long a message waits, milliseconds.
+    pub message_ttl_ms: u64,
+    /// How long finished records are kept, milliseconds.
+    pub retain_ms: u64,
+    /// `drop-oldest` or `refuse`.
+    pub overflow: String,
+}
+
+/// Answer of `GET /status`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Status {
+    /// Version of the program.
+    pub version: String,
+    /// Milliseconds since it started.
+    pub uptime_ms: u64,
+    /// Queues with waiting messages.
+    pub queues: u64,
+    /// Messages waiting.
+    pub messages: u64,
+    /// Bytes of payload waiting.
+    pub bytes: u64,
+    /// Messages that left unread since the store was made, by reason.
+    pub drops: BTreeMap<String, u64>,
+    /// Sessions on the presence board.
+    pub roster: u64,
+    /// Requests that wait for mail.
+    pub waiters: u64,
+    /// Position of the newest record.
+    pub head: u64,
+    /// Durable commits since the start.
+    pub commits: u64,
+    /// Where the store is; absent for one in memory.
+    pub store: Option<String>,
+    /// `read-write` or `read-only`.
+    pub health: String,
+    /// Why the store is read-only.
+    pub read_only_reason: Option<String>,
+    /// Bounds.
+    pub limits: StatusLimits,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_token_is_not_printed() {
+        let file = AdminFile {
+            url: "u".into(),
+            token: "secret-token".into(),
+            pid: 1,
+        };
+        assert!(!format!("{file:?}").contains("secret"));
+    }
+
+    #[test]
+    fn a_newer_tool_reads_an_older_bus() {
+        let status: Status = serde_json::from_str(r#"{"version":"0","later":1}"#).unwrap();
+        assert_eq!(status.version, "0");
+    }
+}
