@@ -1,0 +1,5 @@
+//! Decisions of an identity.
+
+mod command;
+
+pub use command::*;

@@ -1,0 +1,1 @@
+//! Rows -> what a caller wants to know. Pure reads, over a snapshot or inside a decision.
