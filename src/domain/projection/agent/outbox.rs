@@ -197,6 +197,8 @@ pub struct OpenRow {
     pub session: SessionId,
     /// The recipient.
     pub to: PublicKey,
+    /// The recipient's session.
+    pub to_session: SessionId,
     /// Length of the body in bytes.
     pub len: u32,
     /// Whether some relay has taken it already.
@@ -296,6 +298,7 @@ fn put(tables: &mut dyn Tables, message: Seq, row: &OutboxRow) -> Result<(), App
         let open = OpenRow {
             session: row.session.clone(),
             to: row.to,
+            to_session: row.to_session.clone(),
             len: row.len,
             accepted: row.sent() == Sent::Accepted,
         };
