@@ -67,7 +67,7 @@ tables! {
     OutboxByMsg = 37, "outbox_by_msg", Agent;
     /// Received messages.
     Mailbox = 38, "mailbox", Agent;
-    /// Index of the mailbox by (session, sender, message id).
+    /// Index of the mailbox by (message id, sender).
     MailboxByMsg = 39, "mailbox_by_msg", Agent;
     /// Ids of admitted senders' messages that were seen.
     Replay = 40, "replay", Agent;

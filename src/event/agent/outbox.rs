@@ -10,6 +10,7 @@ use super::hex;
 use crate::types::id::{MsgId, PublicKey, SessionId};
 use crate::types::seq::Seq;
 use crate::types::time::UnixMillis;
+use crate::wire::envelope::{MessageKind, TaskStatus};
 
 /// What a signed message is. The stored twin of the wire's `kind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -30,6 +31,16 @@ impl MailKind {
             MailKind::Message => "message",
             MailKind::PairRequest => "pair_request",
             MailKind::PairAccept => "pair_accept",
+        }
+    }
+}
+
+impl From<MessageKind> for MailKind {
+    fn from(kind: MessageKind) -> MailKind {
+        match kind {
+            MessageKind::Message => MailKind::Message,
+            MessageKind::PairRequest => MailKind::PairRequest,
+            MessageKind::PairAccept => MailKind::PairAccept,
         }
     }
 }
@@ -69,6 +80,18 @@ impl MailStatus {
             self,
             MailStatus::Result | MailStatus::Failed | MailStatus::Canceled
         )
+    }
+}
+
+impl From<TaskStatus> for MailStatus {
+    fn from(status: TaskStatus) -> MailStatus {
+        match status {
+            TaskStatus::Update => MailStatus::Update,
+            TaskStatus::NeedsInput => MailStatus::NeedsInput,
+            TaskStatus::Result => MailStatus::Result,
+            TaskStatus::Failed => MailStatus::Failed,
+            TaskStatus::Canceled => MailStatus::Canceled,
+        }
     }
 }
 

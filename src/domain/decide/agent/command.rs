@@ -1,5 +1,7 @@
 //! Wishes to an identity's store, answers, and refusals.
 
+use std::sync::Arc;
+
 use crate::domain::machine::notice::NoticeStep;
 use crate::event::agent::{AttemptError, MailKind, MailStatus, NoticePath, Origin};
 use crate::types::id::{MsgId, PublicKey, SessionId};
@@ -50,7 +52,7 @@ pub struct QueueMessage {
     /// Signed time.
     pub ts: UnixMillis,
     /// The signed message, JSON.
-    pub body: Vec<u8>,
+    pub body: Arc<[u8]>,
     /// SHA-256 of the body.
     pub sha256: [u8; 32],
     /// Relays that shall get it, normalised URLs; 1 to 16.
@@ -84,7 +86,7 @@ pub struct Receive {
     /// Where the sender wants answers, where that text is a route at all.
     pub reply_to: Option<Route>,
     /// The signed message, JSON.
-    pub body: Vec<u8>,
+    pub body: Arc<[u8]>,
     /// SHA-256 of the body.
     pub sha256: [u8; 32],
     /// How far the signed time may be from now.
@@ -205,7 +207,7 @@ pub enum AgentCommand {
         /// New signed time.
         ts: UnixMillis,
         /// The signed message, JSON.
-        body: Vec<u8>,
+        body: Arc<[u8]>,
         /// SHA-256 of the body.
         sha256: [u8; 32],
         /// Now.

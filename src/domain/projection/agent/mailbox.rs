@@ -136,7 +136,7 @@ fn receive(
     at: UnixMillis,
     e: &Received,
 ) -> Result<(), ApplyError> {
-    let by_msg = key::mail(&e.session, &e.from, &e.msg_id);
+    let by_msg = key::mail(&e.from, &e.msg_id);
     if tables.get(TableId::MailboxByMsg, &by_msg)?.is_some() {
         return inconsistent("message is in the mailbox already");
     }

@@ -67,8 +67,7 @@ pub mod key {
         KeyBuilder::new().fixed(&[1]).fixed(sha256).build()
     }
 
-    /// Prefix of what belongs to a session in `mailbox_by_msg`, `mailbox_unread`, `mailbox_tasks`
-    /// and `routes`.
+    /// Prefix of what belongs to a session in `mailbox_unread`, `mailbox_tasks` and `routes`.
     #[must_use]
     pub fn session(session: &SessionId) -> Vec<u8> {
         of_session(session).build()
@@ -78,12 +77,18 @@ pub mod key {
         KeyBuilder::new().bytes(session.as_str().as_bytes())
     }
 
-    /// Key in `mailbox_by_msg`.
+    /// Prefix in `mailbox_by_msg` of the messages with an id; the sender's key follows.
     #[must_use]
-    pub fn mail(session: &SessionId, from: &PublicKey, msg_id: &MsgId) -> Vec<u8> {
-        of_session(session)
-            .fixed(from.as_bytes())
+    pub fn mails(msg_id: &MsgId) -> Vec<u8> {
+        KeyBuilder::new().bytes(msg_id.as_str().as_bytes()).build()
+    }
+
+    /// Key in `mailbox_by_msg`: no session, because a message is received once by an identity.
+    #[must_use]
+    pub fn mail(from: &PublicKey, msg_id: &MsgId) -> Vec<u8> {
+        KeyBuilder::new()
             .bytes(msg_id.as_str().as_bytes())
+            .fixed(from.as_bytes())
             .build()
     }
 

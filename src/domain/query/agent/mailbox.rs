@@ -45,7 +45,21 @@ pub fn mailbox_entry(
     from: &PublicKey,
     msg_id: &MsgId,
 ) -> Result<Option<Mail>, TableError> {
-    let key = key::mail(session, from, msg_id);
+    let mail = mail_of(tables, from, msg_id)?;
+    Ok(mail.filter(|mail| mail.row.session == *session))
+}
+
+/// The message of a sender with this id, in whichever session's mailbox it stands.
+///
+/// # Errors
+///
+/// [`TableError`].
+pub fn mail_of(
+    tables: &dyn TableReader,
+    from: &PublicKey,
+    msg_id: &MsgId,
+) -> Result<Option<Mail>, TableError> {
+    let key = key::mail(from, msg_id);
     let index: Option<SeqRow> = get_row(tables, TableId::MailboxByMsg, &key)?;
     match index {
         Some(index) => mail_at(tables, index.seq),
@@ -63,18 +77,19 @@ pub fn find_mail(
     session: &SessionId,
     msg_id: &MsgId,
 ) -> Result<Vec<Mail>, TableError> {
-    let prefix = key::session(session);
-    let wanted = crate::domain::tables::KeyBuilder::new()
-        .bytes(msg_id.as_str().as_bytes())
-        .build();
     let mut seqs = vec![];
-    scan_rows::<SeqRow>(tables, TableId::MailboxByMsg, &prefix, |rest, row| {
-        if rest.get(32..) == Some(wanted.as_slice()) {
+    scan_rows::<SeqRow>(
+        tables,
+        TableId::MailboxByMsg,
+        &key::mails(msg_id),
+        |_, row| {
             seqs.push(row.seq);
-        }
-        Ok(ControlFlow::Continue(()))
-    })?;
-    read_all(tables, seqs)
+            Ok(ControlFlow::Continue(()))
+        },
+    )?;
+    let mut mails = read_all(tables, seqs)?;
+    mails.retain(|mail| mail.row.session == *session);
+    Ok(mails)
 }
 
 fn read_all(

@@ -9,7 +9,7 @@ mod policy;
 
 pub use mailbox::{
     Line, Mail, MailState, UnreadTotals, With, conversation, expired, find_mail, floor, is_seen,
-    mail_at, mail_state, mailbox_entry, notice, route, unread, unread_totals,
+    mail_at, mail_of, mail_state, mailbox_entry, notice, route, unread, unread_totals,
 };
 pub use outbox::{
     Due, DueAction, DueList, DueQuery, OutMail, OutboxTotals, RelayView, outbox_at, outbox_entry,
