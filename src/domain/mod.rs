@@ -4,11 +4,15 @@
 //! - [`tables`]: the rows, behind a trait that knows nothing of the engine below.
 //! - [`projection`]: records -> rows.
 //! - [`decide`]: command + rows -> events and a reply, or a refusal.
+//! - [`machine`]: schedules, as pure functions of a state and a time.
+//! - [`query`]: rows -> what a caller wants to know.
 //! - [`gate`]: the trust gate that every arriving message passes.
 
 pub mod decide;
 pub mod gate;
+pub mod machine;
 pub mod projection;
+pub mod query;
 pub mod tables;
 
 use std::error::Error;

@@ -67,7 +67,7 @@ tables! {
     OutboxByMsg = 37, "outbox_by_msg", Agent;
     /// Received messages.
     Mailbox = 38, "mailbox", Agent;
-    /// Index of the mailbox by (session, sender, message id).
+    /// Index of the mailbox by (message id, sender).
     MailboxByMsg = 39, "mailbox_by_msg", Agent;
     /// Ids of admitted senders' messages that were seen.
     Replay = 40, "replay", Agent;
@@ -79,6 +79,12 @@ tables! {
     Notices = 43, "notices", Agent;
     /// Which session of a peer wrote last.
     Routes = 44, "routes", Agent;
+    /// Outgoing messages that some relay has not answered for good.
+    OutboxOpen = 45, "outbox_open", Agent;
+    /// Unread messages, by session.
+    MailboxUnread = 46, "mailbox_unread", Agent;
+    /// What supersedes progress updates, by task.
+    MailboxTasks = 47, "mailbox_tasks", Agent;
 }
 
 /// Rows could not be read or written.

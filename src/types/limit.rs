@@ -100,3 +100,57 @@ pub const MAX_ADMIN_ROWS: usize = 1000;
 
 /// Messages that one sweep drops for their age.
 pub const MAX_EXPIRE_BATCH: usize = 4096;
+
+/// Largest signed message in bytes of JSON. The rest of [`MAX_HTTP_BODY_BYTES`] is the envelope
+/// around it: `{"payload":...,"to":...}` with a queue name whose every byte may need escaping.
+pub const MAX_MESSAGE_BYTES: usize = MAX_HTTP_BODY_BYTES - 4096;
+
+/// Longest petname in bytes. It is shown in front of everything that the peer says.
+pub const MAX_PETNAME_BYTES: usize = 128;
+
+/// Keys that an identity admits, and as many tombstones of revoked ones. The whole list is read
+/// and written as one small file.
+pub const MAX_PEERS: usize = 1024;
+
+/// Relays of one outgoing message.
+pub const MAX_RELAYS: usize = 16;
+
+/// Longest relay URL in bytes.
+pub const MAX_RELAY_URL_BYTES: usize = 512;
+
+/// Longest text of a relay's error or refusal that is kept, in bytes.
+pub const MAX_REASON_BYTES: usize = 256;
+
+/// Messages of an identity that no relay has taken yet.
+pub const MAX_OUTBOX_MESSAGES: usize = 4096;
+
+/// Bytes of messages of an identity that no relay has taken yet.
+pub const MAX_OUTBOX_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Messages to one recipient that no relay has taken yet, so that one silent recipient does not
+/// use up the outbox of all.
+pub const MAX_OUTBOX_PER_RECIPIENT: usize = 1024;
+
+/// Unread messages of one session; past it mail stays on the bus. Given by the public program.
+pub const MAX_UNREAD_MESSAGES: usize = 4096;
+
+/// Bytes of unread messages of one session; past it mail stays on the bus.
+pub const MAX_UNREAD_BYTES: u64 = 32 * 1024 * 1024;
+
+/// Messages that came too late and are still shown; the oldest gives way.
+pub const MAX_EXPIRED_ROWS: usize = 256;
+
+/// First wait after a relay failed, in milliseconds.
+pub const RELAY_BACKOFF_MIN_MS: u64 = 1_000;
+
+/// Longest wait after a relay failed, in milliseconds, before jitter.
+pub const RELAY_BACKOFF_MAX_MS: u64 = 60_000;
+
+/// Wait in milliseconds until an accepted notice that nobody followed up is offered once more.
+pub const NOTICE_SECOND_OFFER_MS: u64 = 5 * 60_000;
+
+/// Wait in milliseconds between later offers of a notice that nobody followed up.
+pub const NOTICE_LATER_OFFER_MS: u64 = 30 * 60_000;
+
+/// Waits in milliseconds between failed or unfinished hand-offs of a notice; the last one repeats.
+pub const NOTICE_RETRY_MS: [u64; 5] = [30_000, 60_000, 120_000, 240_000, 300_000];

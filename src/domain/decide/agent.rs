@@ -1,1 +1,0 @@
-//! Decisions of an identity.

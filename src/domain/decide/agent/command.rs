@@ -1,0 +1,498 @@
+//! Wishes to an identity's store, answers, and refusals.
+
+use std::sync::Arc;
+
+use crate::domain::machine::notice::NoticeStep;
+use crate::event::agent::{AttemptError, MailKind, MailStatus, NoticePath, Origin};
+use crate::types::id::{MsgId, PublicKey, SessionId};
+use crate::types::limit::{
+    MAX_MESSAGE_BYTES, MAX_OUTBOX_MESSAGES, MAX_PEERS, MAX_PETNAME_BYTES, MAX_RELAYS,
+};
+use crate::types::route::Route;
+use crate::types::seq::Seq;
+use crate::types::time::UnixMillis;
+
+/// Proof of the right to act for a session: the number of the lease that its holder took.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// The session.
+    pub session: SessionId,
+    /// Number of the lease.
+    pub epoch: u64,
+}
+
+/// How far a message's signed time may be from now; both bounds inclusive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Milliseconds in the past.
+    pub past_ms: u64,
+    /// Milliseconds in the future.
+    pub future_ms: u64,
+}
+
+/// Puts a signed message into the outbox.
+#[derive(Clone, Debug)]
+pub struct QueueMessage {
+    /// The sender's session.
+    pub lease: Lease,
+    /// Id of the message.
+    pub msg_id: MsgId,
+    /// The recipient.
+    pub to: PublicKey,
+    /// The recipient's session.
+    pub to_session: SessionId,
+    /// What it is.
+    pub kind: MailKind,
+    /// The task that it is about; at most 1024 bytes, not empty.
+    pub task_id: Option<String>,
+    /// State of that task.
+    pub status: Option<MailStatus>,
+    /// The message that it answers.
+    pub in_reply_to: Option<MsgId>,
+    /// Signed time.
+    pub ts: UnixMillis,
+    /// The signed message, JSON.
+    pub body: Arc<[u8]>,
+    /// SHA-256 of the body.
+    pub sha256: [u8; 32],
+    /// Relays that shall get it, normalised URLs; 1 to 16.
+    pub relays: Vec<String>,
+    /// Now.
+    pub now: UnixMillis,
+}
+
+/// Takes in a message whose signature and recipient were verified: the rest of the gate, then the
+/// mailbox.
+#[derive(Clone, Debug)]
+pub struct Receive {
+    /// The session whose queue it came through.
+    pub lease: Lease,
+    /// Our own key, which is always admitted.
+    pub own: PublicKey,
+    /// The verified sender.
+    pub from: PublicKey,
+    /// Id of the message.
+    pub msg_id: MsgId,
+    /// Signed time.
+    pub ts: UnixMillis,
+    /// What it is.
+    pub kind: MailKind,
+    /// The task that it is about; empty counts as absent.
+    pub task_id: Option<String>,
+    /// State of that task.
+    pub status: Option<MailStatus>,
+    /// The message that it answers; empty counts as absent.
+    pub in_reply_to: Option<MsgId>,
+    /// Where the sender wants answers, where that text is a route at all.
+    pub reply_to: Option<Route>,
+    /// The signed message, JSON.
+    pub body: Arc<[u8]>,
+    /// SHA-256 of the body.
+    pub sha256: [u8; 32],
+    /// How far the signed time may be from now.
+    pub window: Window,
+    /// Now.
+    pub now: UnixMillis,
+}
+
+/// A wish to an identity's store.
+#[derive(Clone, Debug)]
+pub enum AgentCommand {
+    /// Take over a session. Always succeeds; the previous holder has lost it.
+    TakeLease {
+        /// The session.
+        session: SessionId,
+        /// Process id of the new holder.
+        pid: u32,
+        /// The kernel's start time of that process.
+        process_start: u64,
+        /// Now.
+        now: UnixMillis,
+    },
+    /// Give a session up.
+    ReleaseLease {
+        /// The lease that ends.
+        lease: Lease,
+    },
+    /// Take over a hand edit of `peers.json`.
+    ImportPeers {
+        /// Every entry of the file, in any order.
+        entries: Vec<(String, PublicKey)>,
+        /// SHA-256 of the file's bytes.
+        sha256: [u8; 32],
+        /// Now.
+        now: UnixMillis,
+    },
+    /// Record that a text of ours becomes the file.
+    PublishPeers {
+        /// SHA-256 of the text.
+        sha256: [u8; 32],
+        /// Now.
+        now: UnixMillis,
+    },
+    /// Admit a key.
+    AddPeer {
+        /// Local name.
+        petname: String,
+        /// The key.
+        key: PublicKey,
+        /// How the wish came in.
+        origin: Origin,
+        /// The session that asks, if one does.
+        lease: Option<Lease>,
+        /// Now.
+        now: UnixMillis,
+    },
+    /// Revoke a key. An unknown name is no error.
+    RemovePeer {
+        /// Local name.
+        petname: String,
+        /// How the wish came in.
+        origin: Origin,
+        /// The session that asks, if one does.
+        lease: Option<Lease>,
+        /// Now.
+        now: UnixMillis,
+    },
+    /// Put a signed message into the outbox.
+    QueueMessage(QueueMessage),
+    /// A relay did not take a message this time.
+    RecordAttempt {
+        /// Position of the message.
+        msg_seq: Seq,
+        /// The relay.
+        relay: String,
+        /// Number of failed attempts on this relay, this one included. A number that was recorded
+        /// already (by a sibling) changes nothing.
+        attempt: u32,
+        /// What went wrong.
+        error: AttemptError,
+        /// The same in words; cut to 256 bytes.
+        detail: String,
+        /// When to try again.
+        next_at: UnixMillis,
+        /// Now.
+        now: UnixMillis,
+    },
+    /// A relay took a message.
+    RecordAccepted {
+        /// Position of the message.
+        msg_seq: Seq,
+        /// The relay.
+        relay: String,
+        /// Whether the relay dropped older mail of that recipient.
+        dropped: bool,
+        /// Now.
+        now: UnixMillis,
+    },
+    /// A relay refused a message for good, or it is given up there.
+    RecordRefused {
+        /// Position of the message.
+        msg_seq: Seq,
+        /// The relay.
+        relay: String,
+        /// HTTP status; 0 when given up without an answer.
+        status: u16,
+        /// Why; cut to 256 bytes.
+        reason: String,
+        /// Now.
+        now: UnixMillis,
+    },
+    /// Replace the text of a message that no relay took by one with a fresh signature.
+    Resign {
+        /// Position of the message.
+        msg_seq: Seq,
+        /// Position of the body that was signed anew. When a sibling was faster, nothing changes.
+        replaces: Seq,
+        /// New signed time.
+        ts: UnixMillis,
+        /// The signed message, JSON.
+        body: Arc<[u8]>,
+        /// SHA-256 of the body.
+        sha256: [u8; 32],
+        /// Now.
+        now: UnixMillis,
+    },
+    /// Take in a verified message.
+    Receive(Box<Receive>),
+    /// Use up the id of a verified message that is not stored.
+    MarkSeen {
+        /// The session whose queue it came through.
+        lease: Lease,
+        /// Our own key.
+        own: PublicKey,
+        /// The verified sender.
+        from: PublicKey,
+        /// Id of the message.
+        msg_id: MsgId,
+        /// Signed time.
+        ts: UnixMillis,
+        /// How far the signed time may be from now.
+        window: Window,
+        /// Now.
+        now: UnixMillis,
+    },
+    /// Acknowledge messages of a session. Unknown and acknowledged ones are no error.
+    Acknowledge {
+        /// The session.
+        lease: Lease,
+        /// (sender, message id) pairs.
+        items: Vec<(PublicKey, MsgId)>,
+        /// Now.
+        now: UnixMillis,
+    },
+    /// Begin the hand-off of a wake-up notice, if one is due.
+    ReserveNotice {
+        /// The session.
+        lease: Lease,
+        /// Id for a new notice, 8 lowercase hexadecimal digits; a notice that is offered again
+        /// keeps the one it has.
+        id: String,
+        /// The way that will be tried.
+        path: NoticePath,
+        /// Now.
+        now: UnixMillis,
+    },
+    /// End a hand-off.
+    NoticeResult {
+        /// The session.
+        lease: Lease,
+        /// Id of the notice.
+        id: String,
+        /// The way that worked, or `None` when the hand-off failed.
+        accepted: Option<NoticePath>,
+        /// Now.
+        now: UnixMillis,
+    },
+    /// Somebody followed a notice up.
+    ObserveNotice {
+        /// The session.
+        lease: Lease,
+        /// The id that the reader saw; another one than the current changes nothing.
+        id: Option<String>,
+        /// Whether to act whatever the id.
+        reset: bool,
+        /// Now.
+        now: UnixMillis,
+    },
+    /// Forget the notice of a session that ended; its mail stays.
+    DropNotice {
+        /// The session.
+        lease: Lease,
+    },
+    /// Forget the ids of messages that were signed at or before a time; MUST NOT be later than
+    /// the oldest acceptable one.
+    ForgetReplay {
+        /// Time bound.
+        before: UnixMillis,
+        /// Now.
+        now: UnixMillis,
+    },
+}
+
+/// What became of an arriving message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reception {
+    /// It stands in the mailbox.
+    Stored {
+        /// Its position.
+        seq: Seq,
+        /// The sender's petname, or `self`.
+        label: String,
+    },
+    /// Its id is used up; it is not stored.
+    Seen,
+    /// It was seen before.
+    Replay,
+    /// It came too late.
+    TooOld {
+        /// Whether this call recorded it as expired; false when it was known already.
+        recorded: bool,
+    },
+    /// It claims to come from the future.
+    Future {
+        /// How far ahead, in milliseconds.
+        ahead_ms: u64,
+    },
+    /// Its sender is not admitted.
+    NotAllowlisted,
+}
+
+/// What an import of `peers.json` changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ImportOutcome {
+    /// Admitted.
+    pub added: Vec<(String, PublicKey)>,
+    /// Revoked.
+    pub removed: Vec<(String, PublicKey)>,
+    /// Stands in the file, but was revoked by a tool or the operator before and does not come
+    /// back this way.
+    pub held: Vec<(String, PublicKey)>,
+}
+
+/// Answer of an identity's store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AgentReply {
+    /// The lease that was taken.
+    Lease(Lease),
+    /// What an import changed.
+    Imported(ImportOutcome),
+    /// Whether a key was admitted by this call; false: it had this name already.
+    PeerAdded {
+        /// Whether anything changed.
+        changed: bool,
+    },
+    /// The key that was revoked; `None`: there is no such name.
+    PeerRemoved {
+        /// The key.
+        key: Option<PublicKey>,
+    },
+    /// The message stands in the outbox.
+    Queued {
+        /// Its position.
+        seq: Seq,
+    },
+    /// Something became of a message.
+    Received(Reception),
+    /// Messages were acknowledged.
+    Acknowledged {
+        /// How many of them were not yet.
+        newly: usize,
+    },
+    /// What to do about waking the host.
+    Notice(NoticeStep),
+    /// The wish is fulfilled.
+    Done {
+        /// Whether anything changed.
+        changed: bool,
+    },
+}
+
+/// Why a petname is not acceptable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PetnameError {
+    /// Nothing there, or blanks around it.
+    #[error("a petname must not be empty or have blanks around it")]
+    Blank,
+    /// Over the bound.
+    #[error("a petname has at most {MAX_PETNAME_BYTES} bytes")]
+    TooLong,
+    /// Control characters, quotes or angle brackets, which could imitate attribution.
+    #[error("a petname has no control characters, quotes or angle brackets")]
+    BadChar,
+    /// A word that the display uses for itself.
+    #[error("this petname is reserved")]
+    Reserved,
+}
+
+/// Why an identity's store refuses a command. Nothing was written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AgentRefusal {
+    /// Another process took the session over, or it was given up.
+    #[error("another process owns session {session} (lease {holder_epoch}, pid {holder_pid:?})")]
+    LeaseLost {
+        /// The session.
+        session: SessionId,
+        /// Number of its newest lease; 0 when there never was one.
+        holder_epoch: u64,
+        /// Process id of its holder; `None` when nobody holds it.
+        holder_pid: Option<u32>,
+    },
+    /// The petname belongs to another key.
+    #[error("petname {petname:?} belongs to key {key}")]
+    PetnameTaken {
+        /// The name.
+        petname: String,
+        /// The key that has it.
+        key: PublicKey,
+    },
+    /// The key has another petname.
+    #[error("key {key} is known as {petname:?}")]
+    KeyKnown {
+        /// The name that it has.
+        petname: String,
+        /// The key.
+        key: PublicKey,
+    },
+    /// The petname is not acceptable.
+    #[error("petname {petname:?}: {source}")]
+    Petname {
+        /// The name.
+        petname: String,
+        /// What is wrong.
+        source: PetnameError,
+    },
+    /// A file names one key or one petname twice.
+    #[error("petname {petname:?} or its key occurs twice")]
+    PeerTwice {
+        /// The name.
+        petname: String,
+    },
+    /// Too many peers.
+    #[error("at most {MAX_PEERS} peers can be admitted")]
+    TooManyPeers,
+    /// The message is too large for a relay.
+    #[error("the signed message has {len} bytes, at most {MAX_MESSAGE_BYTES} are possible")]
+    MessageTooLarge {
+        /// Its length in bytes.
+        len: usize,
+    },
+    /// A field of the message is too long or empty.
+    #[error("{field} has {len} bytes, 1 to {max} are possible")]
+    FieldLength {
+        /// Name of the field.
+        field: &'static str,
+        /// Its length in bytes.
+        len: usize,
+        /// The bound in bytes.
+        max: usize,
+    },
+    /// The id was used by another message of ours.
+    #[error("message id {msg_id} is in the outbox already")]
+    DuplicateMessage {
+        /// The id.
+        msg_id: MsgId,
+    },
+    /// The outbox is full.
+    #[error(
+        "the outbox is full: {messages} messages, {bytes} bytes wait \
+         (at most {MAX_OUTBOX_MESSAGES} messages)"
+    )]
+    OutboxFull {
+        /// Messages that no relay took yet.
+        messages: usize,
+        /// Their bytes.
+        bytes: u64,
+    },
+    /// Too much waits for one recipient.
+    #[error("{messages} messages to this recipient wait already")]
+    RecipientFull {
+        /// Messages to it that no relay took yet.
+        messages: usize,
+    },
+    /// No relay, too many, or one with a name too long.
+    #[error("a message goes to 1 to {MAX_RELAYS} relays")]
+    Relays,
+    /// There is no such outgoing message.
+    #[error("no outgoing message at position {seq}")]
+    NoSuchMessage {
+        /// The position.
+        seq: Seq,
+    },
+    /// A relay has the message; its text must not change any more.
+    #[error("a relay has the message already")]
+    AlreadyAccepted,
+    /// Unread mail of the session is at its bound. The message stays on the bus.
+    #[error("the mailbox is full: {messages} unread messages, {bytes} bytes")]
+    MailboxFull {
+        /// Unread messages.
+        messages: usize,
+        /// Their bytes.
+        bytes: u64,
+    },
+    /// A notice id is not eight lowercase hexadecimal digits.
+    #[error("a notice id has 8 lowercase hexadecimal digits")]
+    NoticeId,
+}

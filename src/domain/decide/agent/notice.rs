@@ -1,0 +1,136 @@
+//! Wake-up notices: the schedule of [`machine::notice`](crate::domain::machine::notice), recorded.
+
+use super::{AgentCommand, AgentRefusal, AgentReply, Decided, changed, done, nothing, refuse};
+use crate::domain::machine::notice::{
+    NextNotice, NoticePhase, NoticeStep, NoticeView, next, offer_ms, retry_ms,
+};
+use crate::domain::projection::agent::{NoticeRow, UnreadRow, key, seq_key};
+use crate::domain::query::agent::{notice as current, unread_totals};
+use crate::domain::tables::{TableError, TableId, TableReader, scan_rows};
+use crate::event::agent::{AgentEvent, NoticeChange, NoticeChanged, NoticePath};
+use crate::types::id::SessionId;
+use crate::types::seq::Seq;
+use crate::types::time::UnixMillis;
+
+fn change(session: &SessionId, id: &str, change: NoticeChange) -> AgentEvent {
+    NoticeChanged {
+        session: session.clone(),
+        id: id.to_owned(),
+        change,
+    }
+    .into()
+}
+
+fn is_notice_id(id: &str) -> bool {
+    id.len() == 8 && id.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+pub(super) fn reserve(tables: &dyn TableReader, command: &AgentCommand) -> Decided {
+    let AgentCommand::ReserveNotice {
+        lease,
+        id,
+        path,
+        now,
+    } = command
+    else {
+        return nothing(AgentReply::Notice(NoticeStep::Idle));
+    };
+    if !is_notice_id(id) {
+        return refuse(AgentRefusal::NoticeId);
+    }
+    let totals = unread_totals(tables, &lease.session)?;
+    let row = current(tables, &lease.session)?;
+    let schedule = row.as_ref().map(NoticeRow::schedule);
+    let (again, attempt) = match next(schedule.as_ref(), totals.waiting(), *now) {
+        NextNotice::Idle => return nothing(AgentReply::Notice(NoticeStep::Idle)),
+        NextNotice::Wait { until } => {
+            return nothing(AgentReply::Notice(NoticeStep::Wait { until }));
+        }
+        NextNotice::New => (None, 1),
+        NextNotice::Again { attempt } => (row, attempt),
+    };
+    let view = NoticeView {
+        id: again.as_ref().map_or(id, |row| &row.id).clone(),
+        path: *path,
+        unanswered: again.as_ref().and_then(|row| row.accepted),
+        attempt,
+        offers: again.as_ref().map_or(0, |row| row.offers),
+        attention: totals.attention,
+    };
+    let reserved = NoticeChange::Reserved {
+        path: *path,
+        covered: totals.newest,
+        attempt,
+        due: now.plus(retry_ms(attempt)),
+    };
+    let event = change(&lease.session, &view.id, reserved);
+    done(vec![event], AgentReply::Notice(NoticeStep::Offer(view)))
+}
+
+pub(super) fn result(
+    tables: &dyn TableReader,
+    session: &SessionId,
+    id: &str,
+    accepted: Option<NoticePath>,
+    now: UnixMillis,
+) -> Decided {
+    let row = current(tables, session)?;
+    let row = row.filter(|row| row.id == id && row.phase == NoticePhase::Reserved);
+    changed(row.map(|row| {
+        let what = match accepted {
+            Some(path) => NoticeChange::Accepted {
+                path,
+                due: now.plus(offer_ms(row.offers.saturating_add(1))),
+            },
+            None => NoticeChange::Failed,
+        };
+        change(session, id, what)
+    }))
+}
+
+/// Follows a notice up: the reader now knows of everything that waits.
+pub(super) fn observe(
+    tables: &dyn TableReader,
+    session: &SessionId,
+    id: Option<&str>,
+    reset: bool,
+) -> Decided {
+    let row = current(tables, session)?;
+    let Some(row) = row.filter(|row| reset || id == Some(row.id.as_str())) else {
+        return changed(None);
+    };
+    let covered = unread_totals(tables, session)?.newest.max(row.covered);
+    let news = !row.observed || covered > row.covered;
+    changed(news.then(|| change(session, &row.id, NoticeChange::Observed { covered })))
+}
+
+pub(super) fn forget(tables: &dyn TableReader, session: &SessionId) -> Decided {
+    let row = current(tables, session)?;
+    changed(row.map(|row| change(session, &row.id, NoticeChange::Dropped)))
+}
+
+/// Acknowledging everything that a notice speaks for follows it up, so that later mail gets a
+/// notice of its own at once.
+pub(super) fn after_acknowledge(
+    tables: &dyn TableReader,
+    session: &SessionId,
+    acknowledged: &[Seq],
+) -> Result<Option<AgentEvent>, TableError> {
+    let Some(row) = current(tables, session)?.filter(|row| !row.observed) else {
+        return Ok(None);
+    };
+    let mut left = false;
+    let table = TableId::MailboxUnread;
+    let prefix = key::session(session);
+    scan_rows::<UnreadRow>(tables, table, &prefix, |rest, unread| {
+        let seq = seq_key(table, rest)?;
+        left |= unread.attention && seq <= row.covered && acknowledged.binary_search(&seq).is_err();
+        Ok(if left || seq > row.covered {
+            std::ops::ControlFlow::Break(())
+        } else {
+            std::ops::ControlFlow::Continue(())
+        })
+    })?;
+    let covered = row.covered;
+    Ok((!left).then(|| change(session, &row.id, NoticeChange::Observed { covered })))
+}

@@ -1,0 +1,244 @@
+//! Leases and admission.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    AgentCommand, AgentRefusal, AgentReply, Decided, ImportOutcome, Lease, PetnameError, changed,
+    done, granted, nothing, refuse,
+};
+use crate::domain::query::agent::{
+    FileVersion, file_version, lease as newest_lease, peer_by_key, peer_by_name, peers, revoked,
+};
+use crate::domain::tables::{TableError, TableReader};
+use crate::event::agent::{
+    AgentEvent, LeaseReleased, LeaseTaken, Origin, PeerAdded, PeerRemoved, PeersPublished,
+};
+use crate::types::id::{PublicKey, is_unsafe_char};
+use crate::types::limit::{MAX_PEERS, MAX_PETNAME_BYTES};
+
+/// Refuses a lease that is not the session's newest, or was given up.
+pub(super) fn check_lease(
+    tables: &dyn TableReader,
+    lease: &Lease,
+) -> Result<Result<(), AgentRefusal>, TableError> {
+    let row = newest_lease(tables, &lease.session)?;
+    let held = row.is_some_and(|row| row.epoch == lease.epoch && row.holder.is_some());
+    Ok(if held {
+        Ok(())
+    } else {
+        Err(AgentRefusal::LeaseLost {
+            session: lease.session.clone(),
+            holder_epoch: row.map_or(0, |row| row.epoch),
+            holder_pid: row.and_then(|row| row.holder).map(|holder| holder.pid),
+        })
+    })
+}
+
+/// Decides `TakeLease` and `ReleaseLease` (whose lease was checked).
+pub(super) fn lease(tables: &dyn TableReader, command: &AgentCommand) -> Decided {
+    match command {
+        AgentCommand::TakeLease {
+            session,
+            pid,
+            process_start,
+            ..
+        } => {
+            let last = newest_lease(tables, session)?.map_or(0, |row| row.epoch);
+            let taken = LeaseTaken {
+                session: session.clone(),
+                epoch: last.saturating_add(1),
+                pid: *pid,
+                process_start: *process_start,
+            };
+            let lease = Lease {
+                session: session.clone(),
+                epoch: taken.epoch,
+            };
+            done(vec![taken.into()], AgentReply::Lease(lease))
+        }
+        AgentCommand::ReleaseLease { lease } => changed(Some(
+            LeaseReleased {
+                session: lease.session.clone(),
+                epoch: lease.epoch,
+            }
+            .into(),
+        )),
+        _ => changed(None),
+    }
+}
+
+/// Checks a petname: 1 to 128 bytes, nothing that could imitate attribution, not a word that the
+/// display uses for itself.
+///
+/// # Errors
+///
+/// One variant per rule of [`PetnameError`].
+pub fn check_petname(petname: &str) -> Result<(), PetnameError> {
+    if petname.is_empty() || petname.trim() != petname {
+        return Err(PetnameError::Blank);
+    }
+    if petname.len() > MAX_PETNAME_BYTES {
+        return Err(PetnameError::TooLong);
+    }
+    if petname
+        .chars()
+        .any(|c| is_unsafe_char(c) || matches!(c, '"' | '<' | '>'))
+    {
+        return Err(PetnameError::BadChar);
+    }
+    let reserved = ["self", "interlink"];
+    if reserved
+        .iter()
+        .any(|word| petname.eq_ignore_ascii_case(word))
+    {
+        return Err(PetnameError::Reserved);
+    }
+    Ok(())
+}
+
+fn acceptable(petname: &str) -> Result<(), AgentRefusal> {
+    check_petname(petname).map_err(|source| AgentRefusal::Petname {
+        petname: super::cut(petname, MAX_PETNAME_BYTES),
+        source,
+    })
+}
+
+pub(super) fn add(
+    tables: &dyn TableReader,
+    petname: &str,
+    key: &PublicKey,
+    origin: Origin,
+) -> Decided {
+    granted!(acceptable(petname));
+    if let Some(known) = peer_by_key(tables, key)? {
+        if known.petname == petname {
+            return nothing(AgentReply::PeerAdded { changed: false });
+        }
+        return refuse(AgentRefusal::KeyKnown {
+            petname: known.petname,
+            key: *key,
+        });
+    }
+    let all = peers(tables)?;
+    if let Some(holder) = all.iter().find(|peer| peer.petname == petname) {
+        return refuse(AgentRefusal::PetnameTaken {
+            petname: petname.to_owned(),
+            key: holder.key,
+        });
+    }
+    if all.len() >= MAX_PEERS {
+        return refuse(AgentRefusal::TooManyPeers);
+    }
+    let added = PeerAdded {
+        petname: petname.to_owned(),
+        key: *key,
+        origin,
+    };
+    let reply = AgentReply::PeerAdded { changed: true };
+    done(vec![added.into()], reply)
+}
+
+pub(super) fn remove(tables: &dyn TableReader, petname: &str, origin: Origin) -> Decided {
+    let Some(peer) = peer_by_name(tables, petname)? else {
+        return nothing(AgentReply::PeerRemoved { key: None });
+    };
+    let removed = PeerRemoved {
+        petname: peer.petname,
+        key: peer.key,
+        origin,
+    };
+    let reply = AgentReply::PeerRemoved {
+        key: Some(peer.key),
+    };
+    done(vec![removed.into()], reply)
+}
+
+pub(super) fn publish(tables: &dyn TableReader, sha256: &[u8; 32]) -> Decided {
+    let event = PeersPublished {
+        sha256: *sha256,
+        imported: false,
+    };
+    let known = file_version(tables, sha256)? == FileVersion::Current;
+    changed((!known).then(|| event.into()))
+}
+
+/// Takes over a hand edit: what stands in the file is admitted, what does not is revoked. A key
+/// that a tool or the operator revoked stays revoked: the edit may come from an old copy, and
+/// nothing in it tells a wish from a leftover.
+pub(super) fn import(
+    tables: &dyn TableReader,
+    entries: &[(String, PublicKey)],
+    sha256: &[u8; 32],
+) -> Decided {
+    let wanted = granted!(check_entries(entries));
+    if file_version(tables, sha256)? != FileVersion::Unknown {
+        return nothing(AgentReply::Imported(ImportOutcome::default()));
+    }
+    let mut outcome = ImportOutcome::default();
+    for peer in peers(tables)? {
+        if wanted.get(&peer.key) != Some(&peer.petname) {
+            outcome.removed.push((peer.petname, peer.key));
+        }
+    }
+    let held: BTreeSet<PublicKey> = revoked(tables)?
+        .into_iter()
+        .filter(|peer| peer.origin != Origin::File)
+        .map(|peer| peer.key)
+        .collect();
+    for (key, petname) in wanted {
+        if held.contains(&key) {
+            outcome.held.push((petname, key));
+        } else if peer_by_key(tables, &key)?.is_none_or(|peer| peer.petname != petname) {
+            outcome.added.push((petname, key));
+        }
+    }
+    let origin = Origin::File;
+    let mut events: Vec<AgentEvent> = vec![];
+    for (petname, key) in outcome.removed.iter().cloned() {
+        events.push(
+            PeerRemoved {
+                petname,
+                key,
+                origin,
+            }
+            .into(),
+        );
+    }
+    for (petname, key) in outcome.added.iter().cloned() {
+        events.push(
+            PeerAdded {
+                petname,
+                key,
+                origin,
+            }
+            .into(),
+        );
+    }
+    let imported = PeersPublished {
+        sha256: *sha256,
+        imported: true,
+    };
+    events.push(imported.into());
+    done(events, AgentReply::Imported(outcome))
+}
+
+fn check_entries(
+    entries: &[(String, PublicKey)],
+) -> Result<BTreeMap<PublicKey, String>, AgentRefusal> {
+    if entries.len() > MAX_PEERS {
+        return Err(AgentRefusal::TooManyPeers);
+    }
+    let mut names = BTreeSet::new();
+    let mut wanted = BTreeMap::new();
+    for (petname, key) in entries {
+        acceptable(petname)?;
+        let twice = !names.insert(petname.clone()) || wanted.contains_key(key);
+        if twice {
+            return Err(AgentRefusal::PeerTwice {
+                petname: petname.clone(),
+            });
+        }
+        wanted.insert(*key, petname.clone());
+    }
+    Ok(wanted)
+}

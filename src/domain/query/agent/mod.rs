@@ -1,0 +1,21 @@
+//! Questions to an identity's store.
+//!
+//! Bodies are not rows: an answer holds the position of a body, and the caller reads it from the
+//! snapshot that the answer came from.
+
+mod mailbox;
+mod outbox;
+mod policy;
+
+pub use mailbox::{
+    Line, Mail, MailState, UnreadTotals, With, conversation, expired, find_mail, floor, is_seen,
+    mail_at, mail_of, mail_state, mailbox_entry, notice, route, unread, unread_totals,
+};
+pub use outbox::{
+    Due, DueAction, DueList, DueQuery, OutMail, OutboxTotals, RelayView, outbox_at, outbox_entry,
+    outbox_open, outbox_pending, outbox_totals,
+};
+pub use policy::{
+    FileVersion, Peer, SessionLease, file_version, latest_published, lease, leases, peer_by_key,
+    peer_by_name, peers, revoked,
+};

@@ -1,1 +1,0 @@
-//! What an identity remembers.
