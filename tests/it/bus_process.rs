@@ -35,21 +35,23 @@ struct Running {
 impl Running {
     fn start(mut command: Command) -> Running {
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut running = Running {
+            child,
+            addr: ([127, 0, 0, 1], 0).into(),
+            stderr,
+        };
         let mut seen = String::new();
-        loop {
+        while running.addr.port() == 0 {
             let mut line = String::new();
-            assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "it ended: {seen}");
+            let read = running.stderr.read_line(&mut line).unwrap();
+            assert_ne!(read, 0, "it ended: {seen}");
             seen.push_str(&line);
             if let Some((_, rest)) = line.split_once("listening on ") {
-                let addr = rest.split_whitespace().next().unwrap().parse().unwrap();
-                return Running {
-                    child,
-                    addr,
-                    stderr,
-                };
+                running.addr = rest.split_whitespace().next().unwrap().parse().unwrap();
             }
         }
+        running
     }
 
     fn signal(&self, name: &str) {
