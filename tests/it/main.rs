@@ -4,12 +4,6 @@
 mod architecture;
 #[cfg(all(feature = "bus", feature = "cli"))]
 mod bus_process;
-#[cfg(feature = "persist")]
-mod gate_scenarios;
-#[cfg(feature = "bus")]
-mod http;
-#[cfg(feature = "bus")]
-mod http_contract;
 #[cfg(feature = "testkit")]
 mod counters;
 #[cfg(feature = "testkit")]
@@ -18,6 +12,10 @@ mod faults;
 mod gate_scenarios;
 #[cfg(feature = "testkit")]
 mod golden;
+#[cfg(feature = "bus")]
+mod http;
+#[cfg(feature = "bus")]
+mod http_contract;
 #[cfg(feature = "cli")]
 mod keygen;
 mod lexer;
