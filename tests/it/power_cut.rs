@@ -4,10 +4,13 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
+use interlink::domain::Domain;
+use interlink::domain::decide::agent::Agent;
 use interlink::domain::decide::bus::{Bus, BusCommand};
 use interlink::store::{Mode, Store};
 use interlink::testkit::power::PLAIN_VARIANTS;
 use interlink::testkit::sample::{SMALL_LIMITS, WIDE_LIMITS, bus_command, enqueue, payload};
+use interlink::testkit::sample_agent::{agent_history, take_lease};
 use interlink::testkit::{Disk, Journal, Rng};
 use interlink::types::seq::Seq;
 
@@ -106,6 +109,17 @@ struct Tally {
 
 /// Cuts the power at every operation, with the plain variants and `random` random ones each.
 fn cut_everywhere(history: &History, random: u64, seed: u64) -> Tally {
+    let next = || enqueue("after", &payload(7, 64), WIDE_LIMITS);
+    cut_everywhere_in::<Bus>(history, random, seed, &next)
+}
+
+/// As [`cut_everywhere`]; `next` makes a command that appends one record, whatever came before.
+fn cut_everywhere_in<D: Domain>(
+    history: &History,
+    random: u64,
+    seed: u64,
+    next: &dyn Fn() -> D::Command,
+) -> Tally {
     let mut tally = Tally::default();
     let mut cuts = history.journal.cuts();
     loop {
@@ -125,7 +139,8 @@ fn cut_everywhere(history: &History, random: u64, seed: u64) -> Tally {
                 continue;
             }
             tally.images += 1;
-            check(history, cuts.at(), variant, cuts.image(variant), &mut tally);
+            let image = cuts.image(variant);
+            check::<D>(history, cuts.at(), variant, image, &mut tally, next);
         }
         if !cuts.advance() {
             return tally;
@@ -133,11 +148,19 @@ fn cut_everywhere(history: &History, random: u64, seed: u64) -> Tally {
     }
 }
 
-fn check(history: &History, at: usize, variant: u64, image: Vec<u8>, tally: &mut Tally) {
+fn check<D: Domain>(
+    history: &History,
+    at: usize,
+    variant: u64,
+    image: Vec<u8>,
+    tally: &mut Tally,
+    more: &dyn Fn() -> D::Command,
+) {
     let born = history.acked[0].0 <= at;
     let what = format!("cut {at}, variant {variant}, {:?}", history.mode);
     let disk = Disk::with_bytes(image);
-    let store = match open(&disk, history.mode) {
+    let opened = Store::<D>::open(on_disk(&disk, history.mode), clock(), None);
+    let store = match opened {
         Ok(store) => store,
         Err(_) if !born => {
             tally.unborn += 1;
@@ -166,13 +189,14 @@ fn check(history: &History, at: usize, variant: u64, image: Vec<u8>, tally: &mut
         })
         .unwrap();
     assert_eq!(n as u64, head, "{what}");
-    verified::<Bus>(&snapshot);
+    verified::<D>(&snapshot);
     drop(snapshot);
     if (at + tally.images).is_multiple_of(7) {
         // Life goes on.
-        run(&store, enqueue("after", &payload(7, 64), WIDE_LIMITS));
+        let done = store.submit(more()).unwrap().wait();
+        assert!(done.is_ok(), "{what}");
         assert_eq!(store.head().0, head + 1, "{what}");
-        verified::<Bus>(&store.snapshot().unwrap());
+        verified::<D>(&store.snapshot().unwrap());
     }
     store.close();
 }
@@ -330,6 +354,48 @@ fn two_writers_of_a_shared_store() {
         acked,
     };
     println!("{:?}", cut_everywhere(&history, 3, seed()));
+}
+
+/// An identity's store, every kind of its events.
+#[test]
+fn scripted_run_of_an_identity() {
+    for mode in [Mode::Shared, Mode::Exclusive] {
+        let disk = Disk::new();
+        disk.record();
+        let store = Store::<Agent>::open(on_disk(&disk, mode), clock(), None).unwrap();
+        let mut acked = vec![(disk.mark(), 0)];
+        agent_history(super::support::START, &mut |command| {
+            let what = format!("{command:?}");
+            let done = store.submit(command).unwrap().wait();
+            let done = done.unwrap_or_else(|e| panic!("{what}: {e}"));
+            acked.push((disk.mark(), store.head().0));
+            done.reply
+        });
+        let mut frames = vec![];
+        let snapshot = store.snapshot().unwrap();
+        snapshot
+            .frames(Seq::ZERO, |_, bytes| {
+                frames.push(bytes.to_vec());
+                Ok(std::ops::ControlFlow::Continue(()))
+            })
+            .unwrap();
+        drop(snapshot);
+        store.close();
+        let history = History {
+            journal: disk.journal(),
+            mode,
+            // One command at a time: every answer is the end of a transaction.
+            boundaries: acked.iter().map(|(_, head)| *head).collect(),
+            frames,
+            acked,
+        };
+        let next = || take_lease("later", super::support::START);
+        let variants = if long() { 24 } else { 2 };
+        println!(
+            "{mode:?}: {:?}",
+            cut_everywhere_in::<Agent>(&history, variants, seed(), &next)
+        );
+    }
 }
 
 /// The repair after a power cut is itself interrupted.

@@ -569,6 +569,8 @@ fn a_store_whose_log_lost_its_end_is_refused() {
 type Bytes<'a> = redb::TableDefinition<'a, &'static [u8], &'static [u8]>;
 type Numbered<'a> = redb::TableDefinition<'a, u64, &'static [u8]>;
 
+type Inflict<'a> = &'a dyn Fn(&redb::WriteTransaction);
+
 /// A verifier that finds nothing proves nothing: every kind of damage, and what it says.
 #[test]
 fn verify_names_what_does_not_fit() {
@@ -592,7 +594,7 @@ fn verify_names_what_does_not_fit() {
         out
     };
     let key = Seq(2).to_key();
-    let damage: [(&str, &dyn Fn(&redb::WriteTransaction)); 9] = [
+    let damage: [(&str, Inflict<'_>); 9] = [
         ("record 3 is missing", &|t| {
             t.open_table(log).unwrap().remove(3).unwrap();
         }),
