@@ -51,6 +51,8 @@ pub mod event;
 pub mod keystore;
 #[cfg(feature = "persist")]
 pub mod store;
+#[cfg(feature = "testkit")]
+pub mod testkit;
 #[cfg(feature = "identity")]
 pub mod types;
 #[cfg(feature = "identity")]

@@ -23,13 +23,14 @@ pub(super) async fn json<T: DeserializeOwned>(
     headers: &HeaderMap,
     body: Body,
 ) -> Result<T, Failure> {
-    if !is_json(headers) {
-        // What is left of the body is read by the connection, so that it stays usable.
-        return Err(Failure::media_type());
-    }
     let bytes = tokio::time::timeout(Duration::from_millis(MAX_BODY_WAIT_MS), read(body))
         .await
-        .map_err(|_| Failure::slow_body())??;
+        .map_err(|_| Failure::slow_body())?;
+    // Judged once the body is read, so that the connection stays usable.
+    if !is_json(headers) {
+        return Err(Failure::media_type());
+    }
+    let bytes = bytes?;
     serde_json::from_slice(&bytes).map_err(|e| match e.classify() {
         Category::Data => Failure::shape(e.to_string()),
         Category::Io | Category::Syntax | Category::Eof => Failure::bad_request(e.to_string()),

@@ -196,7 +196,8 @@ async fn bind(addr: &str) -> Result<TcpListener, ServeError> {
         })
 }
 
-fn open(config: &Config, closing: watch::Receiver<bool>) -> Result<App, ServeError> {
+/// Opens the store and what stands on it in memory.
+pub(super) fn open(config: &Config, closing: watch::Receiver<bool>) -> Result<App, ServeError> {
     let board = Arc::new(Board::default());
     let waiters = Arc::new(Waiters::new(config.max_waiters));
     let listener = follow(Arc::clone(&board), Arc::clone(&waiters));

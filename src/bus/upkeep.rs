@@ -82,3 +82,89 @@ async fn expire_messages(app: &App) -> Result<(), Failure> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use serde_json::json;
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::bus::board::Posted;
+    use crate::bus::serve::{Config, open};
+    use crate::domain::decide::bus::{Overflow, QueueLimits};
+    use crate::store::{Location, OpenOptions};
+    use crate::types::limit::MAX_ROSTER_ENTRIES;
+    use crate::types::time::{Clock, UnixMillis};
+
+    struct Hand(AtomicU64);
+
+    impl Clock for Hand {
+        fn now(&self) -> UnixMillis {
+            UnixMillis(self.0.load(Ordering::SeqCst))
+        }
+    }
+
+    fn app(clock: &Arc<Hand>) -> App {
+        let config = Config {
+            addr: String::new(),
+            store: OpenOptions::exclusive(Location::Memory),
+            limits: QueueLimits {
+                messages: 8,
+                bytes: 1 << 20,
+                store_bytes: 1 << 20,
+                queues: 8,
+                overflow: Overflow::DropOldest,
+            },
+            max_waiters: 1,
+            message_ttl_ms: u64::MAX,
+            retain_ms: 0,
+            allow_origins: vec![],
+            admin: None,
+            clock: clock.clone(),
+            upkeep: Duration::from_secs(60),
+        };
+        open(&config, watch::channel(false).1).unwrap()
+    }
+
+    async fn announce(app: &App, session: u64, ts: u64) {
+        let value =
+            json!({"pubkey": "k", "session": {"session_id": session.to_string()}, "ts": ts});
+        let posted = Posted::read(value).unwrap();
+        if !app.board.heartbeat(&posted, app.clock.now()) {
+            let command = BusCommand::Announce {
+                entry: posted.entry,
+                announcement: posted.text.into(),
+                max_entries: MAX_ROSTER_ENTRIES,
+            };
+            app.commit(command).await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn an_idle_bus_with_ten_sessions_commits_once_a_minute() {
+        let clock = Arc::new(Hand(AtomicU64::new(1_000_000)));
+        let app = app(&clock);
+        for session in 0..10 {
+            announce(&app, session, 0).await;
+        }
+        let before = app.store.commits();
+        assert_eq!(before, 10);
+        for minute in 0..60 {
+            // Each session announces itself twice a minute.
+            for half in 0..2 {
+                clock.0.fetch_add(30_000, Ordering::SeqCst);
+                for session in 0..10 {
+                    announce(&app, session, minute * 2 + half + 1).await;
+                }
+            }
+            tick(&app).await;
+        }
+        assert_eq!(app.store.commits() - before, 60);
+        // Nobody there: nothing to say.
+        clock.0.fetch_add(60_000, Ordering::SeqCst);
+        tick(&app).await;
+        assert_eq!(app.store.commits() - before, 60);
+    }
+}

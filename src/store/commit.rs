@@ -272,6 +272,11 @@ impl<D: Domain> Committer<D> {
         };
         self.shared.set_engine(None);
         let frozen = match &self.options.location {
+            // Siblings may go on writing: read beside them.
+            Location::File(path) if self.options.mode == Mode::Shared => {
+                let opened = open::open_reader(path, Mode::Shared);
+                opened.ok().map(|(engine, _)| engine)
+            }
             Location::File(path) => open::frozen_file(path).ok(),
             Location::Memory => None,
             #[cfg(feature = "testkit")]

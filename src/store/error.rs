@@ -95,7 +95,9 @@ pub enum SubmitError {
     Closed,
 }
 
-/// A command was not committed. Nothing of it is visible.
+/// A command was not committed. Nothing of it is visible; only after
+/// [`ReadOnly`](CommandError::ReadOnly) it may turn out to be there, whole, when the store is
+/// reopened: a failed sync leaves that open.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CommandError<R: std::error::Error + 'static> {

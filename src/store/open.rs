@@ -13,7 +13,7 @@ use std::time::Duration;
 use redb::backends::InMemoryBackend;
 use redb::{
     Builder, ConcurrencyMode, Database, DatabaseError, ReadOnlyDatabase, ReadableDatabase,
-    StorageError, WriteTransaction,
+    StorageError, TableHandle, WriteTransaction,
 };
 
 use super::error::{OpenError, ReadError, engine};
@@ -171,9 +171,9 @@ fn open_now<D: Domain>(options: &OpenOptions) -> Result<Opened<D>, OpenError> {
     };
     let prepared = guarded(&path, || {
         let txn = db.begin_write().map_err(|e| failed(e.into()))?;
-        check_meta::<D>(&txn, &path)?;
+        let migrated = check_meta::<D>(&txn, &path)?;
         let (head, changed) = replay::catch_up::<D>(&txn, options.rebuild).map_err(corrupt)?;
-        if changed {
+        if migrated || changed {
             txn.commit().map_err(|e| failed(e.into()))?;
         } else {
             txn.abort().map_err(|e| failed(e.into()))?;
@@ -190,12 +190,22 @@ fn open_now<D: Domain>(options: &OpenOptions) -> Result<Opened<D>, OpenError> {
     Ok(prepared)
 }
 
-/// Refuses stores of another kind or a newer format; migrates older ones.
-fn check_meta<D: Domain>(txn: &WriteTransaction, path: &Path) -> Result<(), OpenError> {
+/// Refuses stores of another kind or a newer format, and databases that are no store; migrates
+/// older ones and says so.
+fn check_meta<D: Domain>(txn: &WriteTransaction, path: &Path) -> Result<bool, OpenError> {
     let failed = |e: redb::Error| OpenError::Engine {
         path: path.to_owned(),
         reason: e.to_string(),
     };
+    let foreign = || OpenError::Corrupt {
+        path: path.to_owned(),
+        reason: "a database of another program".to_owned(),
+    };
+    let mut names = txn.list_tables().map_err(|e| failed(e.into()))?.peekable();
+    let empty = names.peek().is_none();
+    if !empty && !names.any(|table| table.name() == META.name()) {
+        return Err(foreign());
+    }
     let found = migrate::meta_u32(txn, META_FORMAT)
         .map_err(failed)?
         .unwrap_or(0);
@@ -206,6 +216,9 @@ fn check_meta<D: Domain>(txn: &WriteTransaction, path: &Path) -> Result<(), Open
             found,
             supported,
         });
+    }
+    if found == 0 && !empty {
+        return Err(foreign());
     }
     if found < migrate::FORMAT {
         migrate::run(txn, found, D::KIND.name()).map_err(failed)?;
@@ -223,7 +236,7 @@ fn check_meta<D: Domain>(txn: &WriteTransaction, path: &Path) -> Result<(), Open
             expected,
         });
     }
-    Ok(())
+    Ok(found < migrate::FORMAT)
 }
 
 fn open_database<D: Domain>(options: &OpenOptions) -> Result<Database, OpenError> {
@@ -249,6 +262,11 @@ fn open_database<D: Domain>(options: &OpenOptions) -> Result<Database, OpenError
             {
                 return Ok(db);
             }
+            // Whoever made the file may have died before its name was durable.
+            sync_dir(parent(file)).map_err(|source| OpenError::File {
+                path: file.clone(),
+                source,
+            })?;
             let len = fs::metadata(file).map_or(0, |m| m.len());
             let check = options.mode == Mode::Exclusive && len <= CHECK_ON_OPEN_BYTES;
             guarded(file, || {
@@ -270,10 +288,7 @@ fn create_file<D: Domain>(
         path: path.to_owned(),
         source,
     };
-    let parent = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
+    let parent = parent(path);
     create_private_dir(parent).map_err(failed)?;
     let temp = tempfile::Builder::new()
         .prefix(".interlink-new-")
@@ -296,22 +311,49 @@ fn create_file<D: Domain>(
     temp.as_file().sync_all().map_err(failed)?;
     let ours = match temp.persist_noclobber(path) {
         Ok(_) => Some(db),
+        // A sibling was faster; its store is as good.
         Err(e) if e.error.kind() == io::ErrorKind::AlreadyExists => None,
         Err(e) => return Err(failed(e.error)),
     };
-    File::open(parent)
-        .and_then(|dir| dir.sync_all())
-        .map_err(failed)?;
+    sync_dir(parent).map_err(failed)?;
     Ok(ours)
 }
 
-/// Creates a directory and its parents, 0700.
+/// The directory that holds a file.
+fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// Makes the names in a directory durable.
+fn sync_dir(dir: &Path) -> io::Result<()> {
+    if cfg!(windows) {
+        // Directories cannot be opened there, and their entries are journaled.
+        return Ok(());
+    }
+    File::open(dir)?.sync_all()
+}
+
+/// Creates a directory and its parents, 0700, each durable in its own parent: a store whose
+/// directory vanishes with the power is lost as well.
 fn create_private_dir(dir: &Path) -> io::Result<()> {
+    if dir.is_dir() {
+        return Ok(());
+    }
+    let above = parent(dir);
+    create_private_dir(above)?;
+    #[cfg_attr(not(unix), expect(unused_mut, reason = "modes are for unix"))]
     let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(dir)
+    match builder.create(dir) {
+        // A sibling was faster.
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
+        done => done?,
+    }
+    sync_dir(above)
 }
 
 /// Opens a store file for reading only, in a mode that suits its writers.

@@ -32,7 +32,13 @@ pub(super) fn catch_up<D: Domain>(
         .map_err(engine)?
         .and_then(|v| v.value().try_into().ok())
         .map_or(Seq::ZERO, |bytes| Seq(u64::from_le_bytes(bytes)));
-    let mut rebuild = force || applied > head;
+    if applied > head && !force {
+        // Rebuilding would hide that acknowledged records are gone.
+        return Err(ReadError::Engine {
+            reason: format!("the rows stand at record {applied}, the log ends at {head}"),
+        });
+    }
+    let mut rebuild = force;
     for projection in D::projections() {
         let key = format!("{META_PROJECTION}{}", projection.name());
         let stored = meta

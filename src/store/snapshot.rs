@@ -116,6 +116,13 @@ impl Snapshot {
         into_memory::<D>(self, |_| {})
     }
 
+    /// Position up to which the rows follow the log.
+    pub(super) fn applied(&self) -> Result<Seq, ReadError> {
+        let bytes = self.meta(layout::META_APPLIED)?;
+        let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
+        Ok(bytes.map_or(Seq::ZERO, |bytes| Seq(u64::from_le_bytes(bytes))))
+    }
+
     pub(super) fn meta(&self, key: &str) -> Result<Option<Vec<u8>>, ReadError> {
         match self.txn.open_table(layout::META) {
             Ok(meta) => Ok(meta.get(key).map_err(engine)?.map(|v| v.value().to_vec())),

@@ -43,6 +43,14 @@ pub enum VerifyError {
         /// Position that is there.
         found: Seq,
     },
+    /// The rows stand at another position than the log: its end is gone, or was never applied.
+    #[error("the rows stand at record {applied}, the log ends at {head}")]
+    Applied {
+        /// Position of the rows.
+        applied: Seq,
+        /// Position of the last record.
+        head: Seq,
+    },
     /// A stored row differs from the replayed one.
     #[error("table {table}, key {key}: stored row {stored}, the log gives {replayed}")]
     Row {
@@ -88,7 +96,12 @@ pub fn verify<D: Domain>(
     let mut gap = None;
     let replayed = into_memory::<D>(snapshot, |record| {
         let expected = report.head.next();
-        if report.records > 0 && record.seq != expected && gap.is_none() {
+        // A base record at position 0 stands for everything before the record that follows it.
+        let follows = match report.records {
+            0 => record.seq <= expected,
+            _ => record.seq == expected || report.head == Seq::ZERO,
+        };
+        if !follows && gap.is_none() {
             gap = Some(VerifyError::Gap {
                 expected,
                 found: record.seq,
@@ -102,6 +115,11 @@ pub fn verify<D: Domain>(
     })?;
     if let Some(gap) = gap {
         return Err(gap);
+    }
+    let applied = snapshot.applied()?;
+    if applied != report.head {
+        let head = report.head;
+        return Err(VerifyError::Applied { applied, head });
     }
     for table in D::projections().iter().flat_map(|p| p.tables()) {
         report.rows += compare(snapshot, &replayed, *table)?;

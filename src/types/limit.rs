@@ -105,8 +105,9 @@ pub const MAX_EXPIRE_BATCH: usize = 4096;
 /// around it: `{"payload":...,"to":...}` with a queue name whose every byte may need escaping.
 pub const MAX_MESSAGE_BYTES: usize = MAX_HTTP_BODY_BYTES - 4096;
 
-/// Longest petname in bytes. It is shown in front of everything that the peer says.
-pub const MAX_PETNAME_BYTES: usize = 128;
+/// Longest name in a `peers.json` that a person wrote, in bytes; our tools keep to
+/// [`MAX_PETNAME_CHARS`].
+pub const MAX_PETNAME_BYTES: usize = 1024;
 
 /// Keys that an identity admits, and as many tombstones of revoked ones. The whole list is read
 /// and written as one small file.

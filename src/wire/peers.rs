@@ -29,7 +29,7 @@ pub struct Petname(String);
 impl Petname {
     /// Checks a name: 1 to [`MAX_PETNAME_CHARS`] characters, not blank, not `self` or
     /// `interlink` in any case, no control, separator, bidirectional or invisible characters, no
-    /// quotes.
+    /// quotes or angle brackets.
     ///
     /// # Errors
     ///
@@ -70,7 +70,7 @@ impl fmt::Display for Petname {
 fn is_unfit_for_name(c: char) -> bool {
     is_unsafe_char(c)
         || matches!(c,
-            '"' | '\'' | '`' | '\u{ab}' | '\u{bb}' | '\u{2018}'..='\u{201f}'
+            '"' | '<' | '>' | '\'' | '`' | '\u{ab}' | '\u{bb}' | '\u{2018}'..='\u{201f}'
             | '\u{2039}' | '\u{203a}' | '\u{ff02}' | '\u{ff07}'
             | '\u{ad}' | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2064}' | '\u{feff}')
 }

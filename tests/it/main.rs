@@ -1,14 +1,39 @@
-//! The integration tests: one binary, so that two cores link once.
+//! The integration tests: one binary, so that two cores link once. `INTERLINK_LONG=1` runs the long
+//! versions of the crash tests, `INTERLINK_SEED=n` starts the seeded ones elsewhere.
 
 mod architecture;
+#[cfg(all(feature = "bus", feature = "cli"))]
+mod bus_process;
+#[cfg(feature = "testkit")]
+mod counters;
+#[cfg(feature = "testkit")]
+mod faults;
 #[cfg(feature = "persist")]
 mod gate_scenarios;
+#[cfg(feature = "testkit")]
+mod golden;
+#[cfg(feature = "bus")]
+mod http;
+#[cfg(feature = "bus")]
+mod http_contract;
 #[cfg(feature = "cli")]
 mod keygen;
 mod lexer;
+#[cfg(feature = "testkit")]
+mod model_queue;
+#[cfg(feature = "testkit")]
+mod multiprocess;
+#[cfg(feature = "testkit")]
+mod power_cut;
+#[cfg(feature = "testkit")]
+mod schema_sync;
 #[cfg(feature = "identity")]
 mod schema_wire;
 #[cfg(feature = "identity")]
 mod signed_properties;
+#[cfg(feature = "testkit")]
+mod store_basics;
+#[cfg(feature = "testkit")]
+mod support;
 #[cfg(feature = "identity")]
 mod vectors;

@@ -45,10 +45,7 @@ pub(in crate::bus) async fn recv(
             .unwrap_or(usize::MAX)
             .clamp(1, MAX_RECV_BATCH)
     });
-    let wait = query
-        .timeout_ms
-        .unwrap_or(DEFAULT_RECV_WAIT_MS)
-        .min(MAX_RECV_WAIT_MS);
+    let wait = wait_ms(query.timeout_ms);
     let count = max.unwrap_or(1);
     let mut mail = look(&app, &me, count).await?;
     if mail.is_empty() && wait > 0 {
@@ -60,6 +57,10 @@ pub(in crate::bus) async fn recv(
         (mail, Some(_)) => batch(&me, mail)?,
     };
     Ok(json_text(StatusCode::OK, body))
+}
+
+fn wait_ms(asked: Option<u64>) -> u64 {
+    asked.unwrap_or(DEFAULT_RECV_WAIT_MS).min(MAX_RECV_WAIT_MS)
 }
 
 /// Waits until there is mail, the time is up or the bus shuts down.
@@ -185,4 +186,17 @@ fn batch(me: &str, mail: &[Mail]) -> Result<Vec<u8>, Failure> {
     }
     out.extend_from_slice(b"],\"status\":\"message\"}");
     Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_are_clamped() {
+        assert_eq!(wait_ms(None), 25_000);
+        assert_eq!(wait_ms(Some(0)), 0);
+        assert_eq!(wait_ms(Some(60_001)), 60_000);
+        assert_eq!(wait_ms(Some(u64::MAX)), 60_000);
+    }
 }

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use crate::domain::machine::notice::NoticeStep;
 use crate::event::agent::{AttemptError, MailKind, MailStatus, NoticePath, Origin};
 use crate::types::id::{MsgId, PublicKey, SessionId};
-use crate::types::limit::{
-    MAX_MESSAGE_BYTES, MAX_OUTBOX_MESSAGES, MAX_PEERS, MAX_PETNAME_BYTES, MAX_RELAYS,
-};
+use crate::types::limit::{MAX_MESSAGE_BYTES, MAX_OUTBOX_MESSAGES, MAX_PEERS, MAX_RELAYS};
 use crate::types::route::Route;
 use crate::types::seq::Seq;
 use crate::types::time::UnixMillis;
+use crate::wire::peers::PetnameError;
 
 /// Proof of the right to act for a session: the number of the lease that its holder took.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -366,24 +365,6 @@ pub enum AgentReply {
         /// Whether anything changed.
         changed: bool,
     },
-}
-
-/// Why a petname is not acceptable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum PetnameError {
-    /// Nothing there, or blanks around it.
-    #[error("a petname must not be empty or have blanks around it")]
-    Blank,
-    /// Over the bound.
-    #[error("a petname has at most {MAX_PETNAME_BYTES} bytes")]
-    TooLong,
-    /// Control characters, quotes or angle brackets, which could imitate attribution.
-    #[error("a petname has no control characters, quotes or angle brackets")]
-    BadChar,
-    /// A word that the display uses for itself.
-    #[error("this petname is reserved")]
-    Reserved,
 }
 
 /// Why an identity's store refuses a command. Nothing was written.

@@ -18,7 +18,6 @@ mod tests;
 use std::ops::ControlFlow;
 
 pub use command::*;
-pub use policy::check_petname;
 
 use crate::domain::projection::Projection;
 use crate::domain::projection::agent::{self as rows, MailRow, OutboxRow, seq_key};

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    AgentCommand, AgentRefusal, AgentReply, Decided, ImportOutcome, Lease, PetnameError, changed,
-    done, granted, nothing, refuse,
+    AgentCommand, AgentRefusal, AgentReply, Decided, ImportOutcome, Lease, changed, done, granted,
+    nothing, refuse,
 };
 use crate::domain::query::agent::{
     FileVersion, file_version, lease as newest_lease, peer_by_key, peer_by_name, peers, revoked,
@@ -13,8 +13,9 @@ use crate::domain::tables::{TableError, TableReader};
 use crate::event::agent::{
     AgentEvent, LeaseReleased, LeaseTaken, Origin, PeerAdded, PeerRemoved, PeersPublished,
 };
-use crate::types::id::{PublicKey, is_unsafe_char};
+use crate::types::id::PublicKey;
 use crate::types::limit::{MAX_PEERS, MAX_PETNAME_BYTES};
+use crate::wire::peers::{Petname, PetnameError};
 
 /// Refuses a lease that is not the session's newest, or was given up.
 pub(super) fn check_lease(
@@ -67,40 +68,13 @@ pub(super) fn lease(tables: &dyn TableReader, command: &AgentCommand) -> Decided
     }
 }
 
-/// Checks a petname: 1 to 128 bytes, nothing that could imitate attribution, not a word that the
-/// display uses for itself.
-///
-/// # Errors
-///
-/// One variant per rule of [`PetnameError`].
-pub fn check_petname(petname: &str) -> Result<(), PetnameError> {
-    if petname.is_empty() || petname.trim() != petname {
-        return Err(PetnameError::Blank);
-    }
-    if petname.len() > MAX_PETNAME_BYTES {
-        return Err(PetnameError::TooLong);
-    }
-    if petname
-        .chars()
-        .any(|c| is_unsafe_char(c) || matches!(c, '"' | '<' | '>'))
-    {
-        return Err(PetnameError::BadChar);
-    }
-    let reserved = ["self", "interlink"];
-    if reserved
-        .iter()
-        .any(|word| petname.eq_ignore_ascii_case(word))
-    {
-        return Err(PetnameError::Reserved);
-    }
-    Ok(())
-}
-
 fn acceptable(petname: &str) -> Result<(), AgentRefusal> {
-    check_petname(petname).map_err(|source| AgentRefusal::Petname {
-        petname: super::cut(petname, MAX_PETNAME_BYTES),
-        source,
-    })
+    Petname::parse(petname)
+        .map(drop)
+        .map_err(|source| AgentRefusal::Petname {
+            petname: super::cut(petname, MAX_PETNAME_BYTES),
+            source,
+        })
 }
 
 pub(super) fn add(
@@ -231,7 +205,13 @@ fn check_entries(
     let mut names = BTreeSet::new();
     let mut wanted = BTreeMap::new();
     for (petname, key) in entries {
-        acceptable(petname)?;
+        // A person may write names that the tools would not; they count, and are shown escaped.
+        if petname.len() > MAX_PETNAME_BYTES {
+            return Err(AgentRefusal::Petname {
+                petname: super::cut(petname, MAX_PETNAME_BYTES),
+                source: PetnameError::TooLong,
+            });
+        }
         let twice = !names.insert(petname.clone()) || wanted.contains_key(key);
         if twice {
             return Err(AgentRefusal::PeerTwice {

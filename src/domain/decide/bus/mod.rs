@@ -267,15 +267,11 @@ fn enqueue(
     }
     let mut events = Vec::with_capacity(2);
     let mut seq = view.next;
-    if !dropped.is_empty() {
+    // One large message may push out more small ones than a record holds.
+    for dropped in dropped.chunks(MAX_ACKS_PER_RECORD) {
         let seqs = dropped.iter().map(|(seq, _)| *seq).collect();
-        events.push(
-            BusEvent::Dropped(Dropped {
-                seqs,
-                reason: DropReason::Overflow,
-            })
-            .into(),
-        );
+        let reason = DropReason::Overflow;
+        events.push(BusEvent::Dropped(Dropped { seqs, reason }).into());
         seq = seq.next();
     }
     let event = Enqueued {

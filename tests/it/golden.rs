@@ -1,0 +1,246 @@
+//! Bytes that earlier programs wrote, read for ever. `UPDATE_GOLDEN=1` makes files that are
+//! missing; it never overwrites one, because a changed golden file is a broken store of somebody.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use interlink::codec::frame::{FrameError, parse_prefix};
+use interlink::domain::Domain;
+use interlink::domain::decide::bus::{Bus, BusCommand};
+use interlink::domain::projection::apply_all;
+use interlink::domain::tables::MemTables;
+use interlink::event::bus::{BusEvent, SeenAt};
+use interlink::event::kind::{EventKind, StoreKind};
+use interlink::event::{Recorded, StoredEvent};
+use interlink::store::{Location, Mode, OpenOptions, Reader, Store};
+use interlink::testkit::sample::{SMALL_LIMITS, WIDE_LIMITS, enqueue, payload};
+use interlink::types::seq::Seq;
+
+use super::support::{START, clock, rows, run, verified};
+
+fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/golden")
+        .join(name)
+}
+
+/// The bytes of a golden file; made when it is missing and that is wanted.
+fn golden_bytes(name: &str, make: impl FnOnce() -> Vec<u8>) -> Vec<u8> {
+    let path = golden(name);
+    if !path.exists() {
+        assert!(
+            std::env::var_os("UPDATE_GOLDEN").is_some_and(|v| v == "1"),
+            "{name} is missing; UPDATE_GOLDEN=1 makes it"
+        );
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, make()).unwrap();
+    }
+    fs::read(path).unwrap()
+}
+
+/// A history in which every kind of bus event occurs.
+fn write_history(path: &Path) {
+    let clock = clock();
+    let options = OpenOptions::exclusive(Location::File(path.to_owned()));
+    let store = Store::<Bus>::open(options, clock.clone(), None).unwrap();
+    let entry = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA#one".to_owned();
+    let announce = |entry: &str| BusCommand::Announce {
+        entry: entry.into(),
+        announcement: payload(1, 80).into(),
+        max_entries: 8,
+    };
+    for n in 0..8 {
+        clock.advance(1000);
+        run(
+            &store,
+            enqueue(&entry, &payload(n, 100 + 50 * n as usize), SMALL_LIMITS),
+        );
+    }
+    run(&store, enqueue("", b"{}", WIDE_LIMITS));
+    run(&store, enqueue("\u{e9}\u{4e2d}", b"[1,2,3]", WIDE_LIMITS));
+    let seqs = vec![Seq(3), Seq(4), Seq(99)];
+    run(
+        &store,
+        BusCommand::Ack {
+            me: entry.clone(),
+            seqs,
+        },
+    );
+    run(&store, BusCommand::LoseBody { seq: Seq(5) });
+    let before = START.plus(6000);
+    run(&store, BusCommand::ExpireMessages { before, max: 1 });
+    for name in [entry.as_str(), "two", "three"] {
+        run(&store, announce(name));
+    }
+    clock.advance(60_000);
+    let at = START.plus(68_000);
+    let seen = SeenAt {
+        entry: entry.clone(),
+        at,
+    };
+    run(
+        &store,
+        BusCommand::Seen {
+            entries: vec![seen],
+        },
+    );
+    run(
+        &store,
+        BusCommand::Unregister {
+            entry: "two".into(),
+        },
+    );
+    let before = START.plus(60_000);
+    run(&store, BusCommand::ExpirePresence { before });
+    store.close();
+}
+
+fn export(path: &Path) -> Vec<u8> {
+    let reader = Reader::open(path, Mode::Exclusive).unwrap();
+    let mut out = vec![];
+    let snapshot = reader.snapshot().unwrap();
+    snapshot
+        .frames(Seq::ZERO, |_, bytes| {
+            out.extend_from_slice(bytes);
+            Ok(std::ops::ControlFlow::Continue(()))
+        })
+        .unwrap();
+    out
+}
+
+/// The records at the front of `bytes`, and what ended them.
+fn parse(mut bytes: &[u8]) -> (Vec<Recorded<BusEvent>>, Option<FrameError>) {
+    let mut out = vec![];
+    while !bytes.is_empty() {
+        match parse_prefix(bytes) {
+            Ok((frame, len)) => {
+                let event = BusEvent::decode(frame.kind, frame.version, frame.payload).unwrap();
+                out.push(Recorded {
+                    seq: frame.seq,
+                    at: frame.recorded_at,
+                    event,
+                });
+                bytes = &bytes[len..];
+            }
+            Err(e) => return (out, Some(e)),
+        }
+    }
+    (out, None)
+}
+
+fn replayed(records: &[Recorded<BusEvent>]) -> MemTables {
+    let mut tables = MemTables::new();
+    for record in records {
+        apply_all(Bus::projections(), &mut tables, record).unwrap();
+    }
+    tables
+}
+
+/// Records as people see them, and the rows that follow from them.
+fn state(records: &[Recorded<BusEvent>]) -> Vec<u8> {
+    let log: Vec<_> = records
+        .iter()
+        .map(|r| {
+            serde_json::json!({
+                "seq": r.seq, "at": r.at, "kind": r.event.kind().name(), "event": r.event.to_json(),
+            })
+        })
+        .collect();
+    let rows = rows::<Bus>(&replayed(records));
+    let state = serde_json::json!({ "log": log, "rows": rows });
+    let mut text = serde_json::to_vec_pretty(&state).unwrap();
+    text.push(b'\n');
+    text
+}
+
+fn log() -> Vec<u8> {
+    golden_bytes("log/bus-v1.ilog", || {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("bus.redb");
+        write_history(&path);
+        export(&path)
+    })
+}
+
+#[test]
+fn the_golden_log_gives_the_golden_state() {
+    let (records, end) = parse(&log());
+    assert_eq!(end, None);
+    let expected = golden_bytes("log/bus-v1.state.json", || state(&records));
+    assert_eq!(
+        String::from_utf8(state(&records)).unwrap(),
+        String::from_utf8(expected).unwrap()
+    );
+}
+
+#[test]
+fn every_bus_kind_is_in_the_golden_log() {
+    let (records, _) = parse(&log());
+    let found: BTreeSet<_> = records.iter().map(|r| r.event.kind()).collect();
+    let all = EventKind::ALL
+        .iter()
+        .copied()
+        .filter(|k| k.store() == StoreKind::Bus);
+    assert_eq!(found, all.collect());
+}
+
+#[test]
+fn todays_encoder_writes_the_golden_bytes() {
+    let bytes = log();
+    let (records, _) = parse(&bytes);
+    let written: Vec<u8> = records.iter().flat_map(|r| r.to_frame().unwrap()).collect();
+    assert_eq!(written, bytes);
+}
+
+#[test]
+fn a_log_cut_at_any_byte_gives_its_longest_whole_prefix() {
+    let bytes = log();
+    let (all, _) = parse(&bytes);
+    let mut ends = vec![0];
+    for record in &all {
+        ends.push(ends.last().unwrap() + record.to_frame().unwrap().len());
+    }
+    for cut in 0..bytes.len() {
+        let (records, end) = parse(&bytes[..cut]);
+        let whole = ends.iter().rposition(|end| *end <= cut).unwrap();
+        assert_eq!(records, all[..whole], "cut at {cut}");
+        if ends[whole] == cut {
+            assert_eq!(end, None, "cut at {cut}");
+        } else {
+            let have = cut - ends[whole];
+            assert!(
+                matches!(end, Some(FrameError::Truncated { have: h, .. }) if h == have),
+                "cut at {cut}: {end:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_golden_store_opens_verifies_and_goes_on() {
+    let bytes = golden_bytes("db/v1-bus.redb", || {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("bus.redb");
+        write_history(&path);
+        while redb::Database::open(&path).unwrap().compact().unwrap() {}
+        fs::read(path).unwrap()
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("bus.redb");
+    fs::write(&path, bytes).unwrap();
+    let (records, _) = parse(&log());
+    assert_eq!(export(&path), log());
+    let reader = Reader::open(&path, Mode::Exclusive).unwrap();
+    verified::<Bus>(&reader.snapshot().unwrap());
+    drop(reader);
+    let options = OpenOptions::exclusive(Location::File(path));
+    let store = Store::<Bus>::open(options, clock(), None).unwrap();
+    assert_eq!(
+        rows::<Bus>(&store.snapshot().unwrap()),
+        rows::<Bus>(&replayed(&records))
+    );
+    assert_eq!(store.head(), Seq(records.len() as u64));
+    run(&store, enqueue("a", b"{}", WIDE_LIMITS));
+    verified::<Bus>(&store.snapshot().unwrap());
+}

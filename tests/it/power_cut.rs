@@ -1,0 +1,319 @@
+//! The power fails at every write and every sync of a run; what is left must open, verify, and be a
+//! prefix of what happened that has everything that was acknowledged.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use interlink::domain::decide::bus::{Bus, BusCommand};
+use interlink::store::{Mode, Store};
+use interlink::testkit::power::PLAIN_VARIANTS;
+use interlink::testkit::sample::{SMALL_LIMITS, WIDE_LIMITS, bus_command, enqueue, payload};
+use interlink::testkit::{Disk, Journal, Rng};
+use interlink::types::seq::Seq;
+
+use super::support::{clock, long, on_disk, open, queued, run, seed, verified};
+
+/// A run on a disk that recorded it.
+struct History {
+    journal: Journal,
+    mode: Mode,
+    /// The bytes of every record.
+    frames: Vec<Vec<u8>>,
+    /// Heads after each transaction.
+    boundaries: BTreeSet<u64>,
+    /// (operations done, head) whenever everything that was submitted had been answered.
+    acked: Vec<(usize, u64)>,
+}
+
+/// A store on a recording disk.
+struct Recorder {
+    disk: Disk,
+    mode: Mode,
+    store: Store<Bus>,
+    boundaries: Arc<Mutex<BTreeSet<u64>>>,
+    acked: Vec<(usize, u64)>,
+}
+
+impl Recorder {
+    fn new(mode: Mode) -> Self {
+        let disk = Disk::new();
+        disk.record();
+        let boundaries = Arc::new(Mutex::new(BTreeSet::from([0])));
+        let seen = Arc::clone(&boundaries);
+        let listener = Box::new(move |records: &[_]| {
+            let last: &interlink::event::Recorded<interlink::event::bus::BusEvent> =
+                records.last().unwrap();
+            seen.lock().unwrap().insert(last.seq.0);
+        });
+        let store = Store::open(on_disk(&disk, mode), clock(), Some(listener)).unwrap();
+        let acked = vec![(disk.mark(), 0)];
+        Recorder {
+            disk,
+            mode,
+            store,
+            boundaries,
+            acked,
+        }
+    }
+
+    /// Submits a group of commands and waits for all.
+    fn group(&mut self, commands: Vec<BusCommand>) {
+        let receipts: Vec<_> = commands
+            .into_iter()
+            .map(|command| self.store.submit(command).unwrap())
+            .collect();
+        for receipt in receipts {
+            // Refusals are fine here; nothing else is.
+            match receipt.wait() {
+                Ok(_) | Err(interlink::store::CommandError::Refused(_)) => {}
+                Err(e) => panic!("{e}"),
+            }
+        }
+        self.acked.push((self.disk.mark(), self.store.head().0));
+    }
+
+    fn finish(self) -> History {
+        let mut frames = vec![];
+        let snapshot = self.store.snapshot().unwrap();
+        snapshot
+            .frames(Seq::ZERO, |_, bytes| {
+                frames.push(bytes.to_vec());
+                Ok(std::ops::ControlFlow::Continue(()))
+            })
+            .unwrap();
+        drop(snapshot);
+        // Closing writes too.
+        self.store.close();
+        let boundaries = self.boundaries.lock().unwrap().clone();
+        History {
+            journal: self.disk.journal(),
+            mode: self.mode,
+            frames,
+            boundaries,
+            acked: self.acked,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    cuts: usize,
+    images: usize,
+    /// Images from before the store was first opened that are no store: a new store file gets its
+    /// name only when it is complete, so nobody ever opens these.
+    unborn: usize,
+}
+
+/// Cuts the power at every operation, with the plain variants and `random` random ones each.
+fn cut_everywhere(history: &History, random: u64, seed: u64) -> Tally {
+    let mut tally = Tally::default();
+    let mut cuts = history.journal.cuts();
+    loop {
+        tally.cuts += 1;
+        let variants = match cuts.unsynced() {
+            0 => 1,
+            _ => PLAIN_VARIANTS + random,
+        };
+        for variant in 0..variants {
+            let variant = match variant {
+                0..PLAIN_VARIANTS => variant,
+                n => seed.wrapping_add(n).max(PLAIN_VARIANTS),
+            };
+            if variant == 0 && cuts.unsynced() > 1 {
+                // The same bytes as at the cut before.
+                continue;
+            }
+            tally.images += 1;
+            check(history, cuts.at(), variant, cuts.image(variant), &mut tally);
+        }
+        if !cuts.advance() {
+            return tally;
+        }
+    }
+}
+
+fn check(history: &History, at: usize, variant: u64, image: Vec<u8>, tally: &mut Tally) {
+    let born = history.acked[0].0 <= at;
+    let what = format!("cut {at}, variant {variant}, {:?}", history.mode);
+    let disk = Disk::with_bytes(image);
+    let store = match open(&disk, history.mode) {
+        Ok(store) => store,
+        Err(_) if !born => {
+            tally.unborn += 1;
+            return;
+        }
+        Err(e) => panic!("{what}: {e}"),
+    };
+    let acked = history.acked.iter().rfind(|(mark, _)| *mark <= at);
+    let floor = acked.map_or(0, |(_, head)| *head);
+    let next = history.acked.iter().find(|(mark, _)| *mark > at);
+    let ceiling = next.map_or(floor, |(_, head)| *head);
+    let head = store.head().0;
+    assert!(floor <= head, "{what}: acknowledged {floor}, found {head}");
+    assert!(head <= ceiling, "{what}: submitted {ceiling}, found {head}");
+    assert!(
+        history.boundaries.contains(&head),
+        "{what}: {head} is inside a transaction"
+    );
+    let snapshot = store.snapshot().unwrap();
+    let mut n = 0;
+    snapshot
+        .frames(Seq::ZERO, |seq, bytes| {
+            assert_eq!(history.frames[n], bytes, "{what}: record {seq}");
+            n += 1;
+            Ok(std::ops::ControlFlow::Continue(()))
+        })
+        .unwrap();
+    assert_eq!(n as u64, head, "{what}");
+    verified::<Bus>(&snapshot);
+    drop(snapshot);
+    if (at + tally.images).is_multiple_of(7) {
+        // Life goes on.
+        run(&store, enqueue("after", &payload(7, 64), WIDE_LIMITS));
+        assert_eq!(store.head().0, head + 1, "{what}");
+        verified::<Bus>(&store.snapshot().unwrap());
+    }
+    store.close();
+}
+
+/// Every kind of event, batches, a file that grows, and bodies that span pages.
+fn scripted(mode: Mode) -> History {
+    let mut recorder = Recorder::new(mode);
+    let send = |n: u64, len| enqueue("peer#s1", &payload(n, len), SMALL_LIMITS);
+    recorder.group(vec![send(1, 200)]);
+    recorder.group(vec![send(2, 3000)]);
+    recorder.group(vec![BusCommand::Announce {
+        entry: "peer#s1".into(),
+        announcement: payload(1, 300).into(),
+        max_entries: 2,
+    }]);
+    recorder.group((3..9).map(|n| send(n, 600)).collect());
+    recorder.group(vec![BusCommand::Ack {
+        me: "peer#s1".into(),
+        seqs: (1..9).map(Seq).collect(),
+    }]);
+    let large = enqueue("big", &payload(20, 500_000), WIDE_LIMITS);
+    recorder.group(vec![large]);
+    let reply = run(
+        &recorder.store,
+        enqueue("big", &payload(21, 300_000), WIDE_LIMITS),
+    )
+    .reply;
+    recorder.group(vec![
+        BusCommand::LoseBody {
+            seq: queued(&reply),
+        },
+        enqueue("big", &payload(22, 700_000), WIDE_LIMITS),
+    ]);
+    recorder.group(vec![
+        BusCommand::Seen {
+            entries: vec![interlink::event::bus::SeenAt {
+                entry: "peer#s1".into(),
+                at: super::support::START.plus(5),
+            }],
+        },
+        BusCommand::Unregister {
+            entry: "peer#s1".into(),
+        },
+        BusCommand::ExpireMessages {
+            before: super::support::START,
+            max: 2,
+        },
+    ]);
+    recorder.finish()
+}
+
+fn random(mode: Mode, seed: u64, groups: usize) -> History {
+    let mut rng = Rng::new(seed);
+    let mut recorder = Recorder::new(mode);
+    for _ in 0..groups {
+        let head = recorder.store.head();
+        let commands = (0..1 + rng.below(5))
+            .map(|_| bus_command(&mut rng, head, super::support::START))
+            .collect();
+        recorder.group(commands);
+    }
+    recorder.finish()
+}
+
+fn scripted_run_survives(mode: Mode) {
+    let seed = seed();
+    let history = scripted(mode);
+    let tally = cut_everywhere(&history, if long() { 24 } else { 3 }, seed);
+    println!("{mode:?}: {tally:?}");
+    assert!(tally.cuts > 100, "{tally:?}");
+    assert_eq!(tally.cuts, history.journal.len() + 1);
+    assert!(tally.unborn < tally.images / 4, "{tally:?}");
+}
+
+fn random_runs_survive(mode: Mode) {
+    let (runs, groups, variants) = if long() { (24, 40, 12) } else { (2, 12, 2) };
+    let first = seed();
+    for seed in first..first + runs {
+        println!("seed {seed}");
+        let tally = cut_everywhere(&random(mode, seed, groups), variants, seed);
+        println!("{mode:?}: {tally:?}");
+    }
+}
+
+#[test]
+fn scripted_run_of_an_exclusive_store() {
+    scripted_run_survives(Mode::Exclusive);
+}
+
+#[test]
+fn scripted_run_of_a_shared_store() {
+    scripted_run_survives(Mode::Shared);
+}
+
+#[test]
+fn random_runs_of_an_exclusive_store() {
+    random_runs_survive(Mode::Exclusive);
+}
+
+#[test]
+fn random_runs_of_a_shared_store() {
+    random_runs_survive(Mode::Shared);
+}
+
+/// A lying disk must be caught, or the tests above prove nothing: here the syncs are ignored.
+#[test]
+fn a_disk_that_ignores_syncs_loses_acknowledged_messages() {
+    let mut recorder = Recorder::new(Mode::Exclusive);
+    recorder.disk.record();
+    recorder.group(vec![enqueue("a", &payload(1, 64), WIDE_LIMITS)]);
+    let journal = recorder.disk.journal();
+    // The image from before the message, as if nothing had become durable since.
+    let disk = Disk::with_bytes(journal.cuts().image(0));
+    let store = open(&disk, Mode::Exclusive).unwrap();
+    assert_eq!(store.head(), Seq::ZERO);
+}
+
+/// The repair after a power cut is itself interrupted.
+#[test]
+fn power_fails_again_during_the_repair() {
+    let history = scripted(Mode::Exclusive);
+    let mut cuts = history.journal.cuts();
+    while cuts.at() < history.journal.len() * 2 / 3 || cuts.unsynced() == 0 {
+        assert!(cuts.advance());
+    }
+    let floor = history.acked.iter().rfind(|(mark, _)| *mark <= cuts.at());
+    let floor = floor.unwrap().1;
+    let disk = Disk::with_bytes(cuts.image(1));
+    disk.record();
+    open(&disk, Mode::Exclusive).unwrap().close();
+    let repair = disk.journal();
+    let mut again = repair.cuts();
+    loop {
+        for variant in 0..PLAIN_VARIANTS + 3 {
+            let what = format!("repair cut {}, variant {variant}", again.at());
+            let disk = Disk::with_bytes(again.image(variant));
+            let store = open(&disk, Mode::Exclusive).unwrap_or_else(|e| panic!("{what}: {e}"));
+            assert!(store.head().0 >= floor, "{what}");
+            verified::<Bus>(&store.snapshot().unwrap());
+        }
+        if !again.advance() {
+            break;
+        }
+    }
+}
