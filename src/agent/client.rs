@@ -250,7 +250,8 @@ impl RelayClient {
     /// [`CallError`]; acknowledging again is harmless.
     pub async fn ack(&self, me: &Route, key: &str) -> Result<(), CallError> {
         let ack = Some(key);
-        self.done("ack", &AckBody { me, ack, acks: &[] }, SHORT).await
+        self.done("ack", &AckBody { me, ack, acks: &[] }, SHORT)
+            .await
     }
 
     /// `POST /ack` of several keys, for relays that gave several messages.
@@ -259,8 +260,16 @@ impl RelayClient {
     ///
     /// As [`RelayClient::ack`].
     pub async fn ack_all(&self, me: &Route, acks: &[&str]) -> Result<(), CallError> {
-        self.done("ack", &AckBody { me, ack: None, acks }, SHORT)
-            .await
+        self.done(
+            "ack",
+            &AckBody {
+                me,
+                ack: None,
+                acks,
+            },
+            SHORT,
+        )
+        .await
     }
 
     /// `POST /announce`.
@@ -431,7 +440,11 @@ mod tests {
             ("http://10.0.0.1", false),
             ("http://localhost.example", false),
         ] {
-            assert_eq!(RelayUrl::parse(url).unwrap().is_loopback(), loopback, "{url}");
+            assert_eq!(
+                RelayUrl::parse(url).unwrap().is_loopback(),
+                loopback,
+                "{url}"
+            );
         }
     }
 }

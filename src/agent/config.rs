@@ -94,7 +94,11 @@ mod tests {
         let texts: Vec<String> = list.unwrap().iter().map(ToString::to_string).collect();
         assert_eq!(
             texts,
-            ["http://127.0.0.1:9440", "http://bus.example", "http://[::1]:1"]
+            [
+                "http://127.0.0.1:9440",
+                "http://bus.example",
+                "http://[::1]:1"
+            ]
         );
     }
 

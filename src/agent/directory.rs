@@ -207,7 +207,8 @@ async fn by_identity(
 
 /// The one admitted identity that has a session with this id.
 async fn by_session(core: &Core, peers: &[Peer], to: &str) -> Result<Destination, ResolveError> {
-    let nobody = || format!("{to:?} is no peer, and no session that is known; name peer and session");
+    let nobody =
+        || format!("{to:?} is no peer, and no session that is known; name peer and session");
     let Ok(session) = SessionId::parse(to) else {
         return ask(nobody());
     };
@@ -255,7 +256,9 @@ async fn by_session(core: &Core, peers: &[Peer], to: &str) -> Result<Destination
             }),
             None => ask(nobody()),
         },
-        (Some(_), Some(_)) => ask("several peers have a session with this id; name peer and session"),
+        (Some(_), Some(_)) => {
+            ask("several peers have a session with this id; name peer and session")
+        }
         _ => ask(nobody()),
     }
 }

@@ -108,7 +108,10 @@ pub async fn keep(core: &Core) {
                 return;
             }
             let session = core.session.clone();
-            let row = core.ledger.read(move |s| Ok(query::lease(s, &session)?)).await;
+            let row = core
+                .ledger
+                .read(move |s| Ok(query::lease(s, &session)?))
+                .await;
             if let Ok(Some(row)) = row
                 && row.epoch > held.epoch
             {
@@ -126,10 +129,12 @@ pub async fn keep(core: &Core) {
 
 async fn is_held_elsewhere(core: &Core) -> bool {
     let session = core.session.clone();
-    match core.ledger.read(move |s| Ok(query::lease(s, &session)?)).await {
-        Ok(Some(row)) => row
-            .holder
-            .is_some_and(|h| is_alive(h.pid, h.process_start)),
+    match core
+        .ledger
+        .read(move |s| Ok(query::lease(s, &session)?))
+        .await
+    {
+        Ok(Some(row)) => row.holder.is_some_and(|h| is_alive(h.pid, h.process_start)),
         Ok(None) => false,
         Err(_) => true,
     }

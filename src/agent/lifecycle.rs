@@ -131,7 +131,9 @@ fn is_zombie(pid: u32) -> bool {
         .ok()
         .and_then(|stat| {
             let (_, rest) = stat.rsplit_once(')')?;
-            rest.split_ascii_whitespace().next().map(|state| state == "Z")
+            rest.split_ascii_whitespace()
+                .next()
+                .map(|state| state == "Z")
         })
         .unwrap_or(false)
 }
@@ -147,7 +149,10 @@ mod tests {
         assert!(start > 0);
         assert!(is_alive(me, start));
         assert!(!is_alive(me, start + 1));
-        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
         let start = process_start(child.id());
         assert!(is_alive(child.id(), start));
         child.kill().unwrap();

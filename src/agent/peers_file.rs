@@ -145,7 +145,11 @@ impl PeersFile {
     /// The outcome of the last look, if the file is still the same.
     fn known(&self) -> Option<Result<(), PeersFileError>> {
         let stamp = Stamp::of(&fs::metadata(&self.0.path).ok()?);
-        let checked = self.0.checked.lock().unwrap_or_else(PoisonError::into_inner);
+        let checked = self
+            .0
+            .checked
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let checked = checked.as_ref().filter(|c| c.stamp == stamp)?;
         Some(match &checked.broken {
             None => Ok(()),
@@ -189,8 +193,11 @@ impl PeersFile {
     }
 
     fn remember(&self, stamp: Stamp, broken: Option<String>) {
-        *self.0.checked.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some(Checked { stamp, broken });
+        *self
+            .0
+            .checked
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(Checked { stamp, broken });
     }
 
     /// Writes a file where there is none: the log's peers, or nobody.
@@ -241,7 +248,11 @@ impl PeersFile {
 
     fn import(&self, ledger: &Ledger, peers: &Peers, hash: [u8; 32]) -> Result<(), PeersFileError> {
         for warning in peers.warnings() {
-            tracing::warn!("peer {:?} in the peers file: {}", warning.name, warning.reason);
+            tracing::warn!(
+                "peer {:?} in the peers file: {}",
+                warning.name,
+                warning.reason
+            );
         }
         let command = AgentCommand::ImportPeers {
             entries: peers.iter().map(|(n, k)| (n.to_owned(), k)).collect(),

@@ -237,7 +237,9 @@ async fn store(core: &Core, lease: &Lease, message: Message) -> Result<(), Undec
         }
         Ok(AgentReply::Received(Reception::TooOld { recorded })) => {
             if recorded {
-                tracing::warn!("a message from {fingerprint} came too late; it is listed as expired");
+                tracing::warn!(
+                    "a message from {fingerprint} came too late; it is listed as expired"
+                );
             }
         }
         Ok(reply) => tracing::debug!("message from {fingerprint} is dropped: {reply:?}"),

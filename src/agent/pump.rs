@@ -116,9 +116,8 @@ async fn due(core: &Arc<Core>, relay: &Relay, woken: bool) -> Result<DueList, Le
                 .map(|l| l.session)
                 .collect();
             let ours = matches!(core.lease.now(), Right::Held(_));
-            let wants = |session: &SessionId| {
-                (ours && *session == core.session) || dead.contains(session)
-            };
+            let wants =
+                |session: &SessionId| (ours && *session == core.session) || dead.contains(session);
             let relays = [RelayView { url: &url, woken }];
             let question = DueQuery {
                 now,
@@ -219,7 +218,10 @@ async fn send(core: &Core, relay: &Relay, due: &Due, attempts: u32) -> Result<()
         }
         Ok(Sent::Refused { status, reason }) => {
             relay.answered();
-            tracing::warn!("{url} refused message {}: {reason}", message.msg_id.as_str());
+            tracing::warn!(
+                "{url} refused message {}: {reason}",
+                message.msg_id.as_str()
+            );
             AgentCommand::RecordRefused {
                 msg_seq,
                 relay: url,

@@ -102,7 +102,13 @@ struct Common {
     max_ahead: u64,
 
     /// The host [only `claude` in this version]
-    #[arg(long, value_enum, env = "INTERLINK_HOST", default_value = "claude", global = true)]
+    #[arg(
+        long,
+        value_enum,
+        env = "INTERLINK_HOST",
+        default_value = "claude",
+        global = true
+    )]
     host: Host,
 
     /// Wake the host through its channel: 1 or true
@@ -275,7 +281,11 @@ fn hook_session() -> Option<SessionId> {
         return None;
     }
     let mut text = String::new();
-    stdin.lock().take(64 * 1024).read_to_string(&mut text).ok()?;
+    stdin
+        .lock()
+        .take(64 * 1024)
+        .read_to_string(&mut text)
+        .ok()?;
     let hook: Hook = serde_json::from_str(&text).ok()?;
     SessionId::parse(hook.session_id.trim()).ok()
 }
@@ -298,7 +308,11 @@ impl Common {
 
     /// The session that the flag names, else the host.
     fn session(&self, env: paths::Env<'_>) -> Result<Option<SessionId>, McpError> {
-        let named = self.session.as_deref().map(str::trim).filter(|s| !s.is_empty());
+        let named = self
+            .session
+            .as_deref()
+            .map(str::trim)
+            .filter(|s| !s.is_empty());
         if let Some(text) = named {
             return Ok(Some(SessionId::parse(text)?));
         }

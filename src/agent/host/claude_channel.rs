@@ -44,9 +44,8 @@ async fn offer(core: &Core, host: &HostConnection, lease: &Lease) {
                 hand_over(core, host, lease, &view).await;
                 continue;
             }
-            Ok(NoticeStep::Wait { until }) => {
-                Duration::from_millis(until.since(core.clock.now())).clamp(Duration::from_millis(50), LOOK)
-            }
+            Ok(NoticeStep::Wait { until }) => Duration::from_millis(until.since(core.clock.now()))
+                .clamp(Duration::from_millis(50), LOOK),
             Ok(NoticeStep::Idle) => LOOK,
             Err(e) => {
                 tracing::debug!("notice: {e}");
@@ -117,11 +116,17 @@ mod tests {
         let params = params(&view);
         let meta = params["meta"].as_object().unwrap();
         for (key, value) in meta {
-            assert!(key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'), "{key}");
+            assert!(
+                key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'),
+                "{key}"
+            );
             assert!(value.is_string());
         }
         let content = params["content"].as_str().unwrap();
-        assert!(content.contains("notification_id=\"00ff00ff\""), "{content}");
+        assert!(
+            content.contains("notification_id=\"00ff00ff\""),
+            "{content}"
+        );
         assert!(content.contains("2 messages") && content.contains("acknowledge_messages"));
         assert!(!content.contains('\n'));
     }

@@ -19,7 +19,7 @@ use crate::agent::config::StorePlace;
 use crate::agent::driver::store_options;
 use crate::crypto::hash::sha256;
 use crate::domain::decide::agent::{Agent, AgentCommand, AgentReply, Lease};
-use crate::domain::machine::notice::{NoticeStep, NoticeView, NextNotice, next};
+use crate::domain::machine::notice::{NextNotice, NoticeStep, NoticeView, next};
 use crate::domain::projection::agent::NoticeRow;
 use crate::domain::query::agent as query;
 use crate::event::agent::NoticePath;

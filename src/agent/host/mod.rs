@@ -13,7 +13,11 @@ use crate::domain::machine::notice::NoticeView;
 /// The text of a notice. The token `notification_id="..."` is what hosts and tests look for.
 #[must_use]
 pub fn notice_text(view: &NoticeView) -> String {
-    let again = if view.offers > 0 { ", still unread" } else { "" };
+    let again = if view.offers > 0 {
+        ", still unread"
+    } else {
+        ""
+    };
     format!(
         "[interlink inbox notice] {} waiting{again}: call receive_messages with \
          notification_id=\"{}\", read, then acknowledge_messages before acting.",

@@ -202,7 +202,10 @@ mod tests {
             ("a\u{200b}b\u{feff}", "a\\u{200b}b\\u{feff}"),
             ("a\u{e0041}\u{e0100}", "a\\u{e0041}\\u{e0100}"),
             ("tab\tstays", "tab\tstays"),
-            ("caf\u{e9} \u{1f468}\u{200d}\u{1f469}", "caf\u{e9} \u{1f468}\u{200d}\u{1f469}"),
+            (
+                "caf\u{e9} \u{1f468}\u{200d}\u{1f469}",
+                "caf\u{e9} \u{1f468}\u{200d}\u{1f469}",
+            ),
         ] {
             assert_eq!(body(raw), seen);
         }
@@ -210,7 +213,10 @@ mod tests {
 
     #[test]
     fn names_and_attributes_are_one_short_line() {
-        assert_eq!(label("a\nb\t\"<c>[d]"), "a\\u{a}b\\u{9}\\u{22}\\u{3c}c\\u{3e}\\u{5b}d\\u{5d}");
+        assert_eq!(
+            label("a\nb\t\"<c>[d]"),
+            "a\\u{a}b\\u{9}\\u{22}\\u{3c}c\\u{3e}\\u{5b}d\\u{5d}"
+        );
         assert_eq!(label(&"x".repeat(65)), format!("{}...", "x".repeat(64)));
         assert_eq!(label(&"x".repeat(64)), "x".repeat(64));
         let text = wrapped(

@@ -370,8 +370,8 @@ impl ServerHandler for Server {
             .build();
         let mut info = ServerConfig::new(capabilities);
         info.protocol_version = ProtocolVersion::V_2025_11_25;
-        info.server_info = Implementation::new("interlink-mcp", env!("CARGO_PKG_VERSION"))
-            .with_title("Interlink");
+        info.server_info =
+            Implementation::new("interlink-mcp", env!("CARGO_PKG_VERSION")).with_title("Interlink");
         info.instructions = Some(INSTRUCTIONS.to_owned());
         info
     }
@@ -412,7 +412,11 @@ mod tests {
     #[test]
     fn instructions_fit_and_name_the_tools_of_a_wake_up() {
         assert!(INSTRUCTIONS.len() < 2048, "{}", INSTRUCTIONS.len());
-        for word in ["receive_messages", "acknowledge_messages", "notification_id"] {
+        for word in [
+            "receive_messages",
+            "acknowledge_messages",
+            "notification_id",
+        ] {
             assert!(INSTRUCTIONS.contains(word), "{word}");
         }
     }
@@ -436,10 +440,15 @@ mod tests {
         let loaded: Vec<&str> = tools
             .iter()
             .filter(|t| {
-                t.meta.as_ref().is_some_and(|m| m.0.contains_key("anthropic/alwaysLoad"))
+                t.meta
+                    .as_ref()
+                    .is_some_and(|m| m.0.contains_key("anthropic/alwaysLoad"))
             })
             .map(|t| &*t.name)
             .collect();
-        assert_eq!(loaded, ["acknowledge_messages", "receive_messages", "send_message"]);
+        assert_eq!(
+            loaded,
+            ["acknowledge_messages", "receive_messages", "send_message"]
+        );
     }
 }

@@ -108,8 +108,8 @@ impl<W: AsyncWrite + Send + Unpin + 'static> StdioTransport<W> {
         }
     }
 
-    async fn answer(&self, answer: TxJsonRpcMessage<RoleServer>) -> io::Result<()> {
-        write(&self.output, &answer).await
+    async fn answer(&self, answer: &TxJsonRpcMessage<RoleServer>) -> io::Result<()> {
+        write(&self.output, answer).await
     }
 }
 
@@ -149,7 +149,7 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer> for StdioTran
                     self.initialized |= opens;
                     return Some(*message);
                 }
-                Verdict::Answer(answer) => self.answer(answer).await.ok()?,
+                Verdict::Answer(answer) => self.answer(&answer).await.ok()?,
                 Verdict::Skip => {}
             }
         }
@@ -170,7 +170,7 @@ enum Verdict {
         opens: bool,
     },
     /// Ours.
-    Answer(TxJsonRpcMessage<RoleServer>),
+    Answer(Box<TxJsonRpcMessage<RoleServer>>),
     /// Nobody's.
     Skip,
 }
@@ -218,12 +218,13 @@ fn judge(bytes: &[u8], initialized: bool) -> Verdict {
     }
 }
 
-fn invalid(text: &str, id: Option<RequestId>) -> TxJsonRpcMessage<RoleServer> {
+fn invalid(text: &str, id: Option<RequestId>) -> Box<TxJsonRpcMessage<RoleServer>> {
     error(ErrorCode::INVALID_REQUEST, text, id)
 }
 
-fn error(code: ErrorCode, text: &str, id: Option<RequestId>) -> TxJsonRpcMessage<RoleServer> {
-    TxJsonRpcMessage::<RoleServer>::error(ErrorData::new(code, text.to_owned(), None), id)
+fn error(code: ErrorCode, text: &str, id: Option<RequestId>) -> Box<TxJsonRpcMessage<RoleServer>> {
+    let error = ErrorData::new(code, text.to_owned(), None);
+    Box::new(TxJsonRpcMessage::<RoleServer>::error(error, id))
 }
 
 #[cfg(test)]
@@ -243,7 +244,13 @@ mod tests {
     fn long_lines_are_skipped_and_the_next_one_is_whole() {
         assert_eq!(
             lines(b"ab\n12345\n123456\n\nxyz\ntorn", 5),
-            [whole("ab"), whole("12345"), Line::TooLong, whole(""), whole("xyz")]
+            [
+                whole("ab"),
+                whole("12345"),
+                Line::TooLong,
+                whole(""),
+                whole("xyz")
+            ]
         );
         assert_eq!(lines(b"1234567", 5), []);
     }
@@ -258,7 +265,12 @@ mod tests {
 
     #[test]
     fn a_probe_is_refused_by_method_whatever_its_params() {
-        for params in ["", r#","params":{}"#, r#","params":{"_meta":{"a":1}}"#, r#","params":7"#] {
+        for params in [
+            "",
+            r#","params":{}"#,
+            r#","params":{"_meta":{"a":1}}"#,
+            r#","params":7"#,
+        ] {
             for id in ["1", "\"x\""] {
                 let line =
                     format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"server/discover"{params}}}"#);
@@ -273,7 +285,8 @@ mod tests {
 
     #[test]
     fn before_initialize_requests_are_answered_and_notifications_dropped() {
-        let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;
+        let cancel =
+            r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;
         assert_eq!(answer(cancel, false), None);
         let list = r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#;
         assert_eq!(answer(list, false).unwrap()["error"]["code"], -32600);
@@ -285,7 +298,11 @@ mod tests {
         assert_eq!(answer(init, true).unwrap()["error"]["code"], -32600);
         assert_eq!(answer("not json", false), None);
         for odd in ["[]", "7", "{}", "[{}]"] {
-            assert_eq!(answer(odd, false).unwrap()["error"]["code"], -32600, "{odd}");
+            assert_eq!(
+                answer(odd, false).unwrap()["error"]["code"],
+                -32600,
+                "{odd}"
+            );
         }
     }
 }

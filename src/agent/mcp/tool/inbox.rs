@@ -183,7 +183,10 @@ pub async fn acknowledge_messages(
         match meant(&receipt.msg_id)? {
             Meant::Id(id) => items.push((sender, id)),
             Meant::Seq(seq) => {
-                let mail = core.ledger.read(move |s| Ok(query::mail_at(s, seq)?)).await?;
+                let mail = core
+                    .ledger
+                    .read(move |s| Ok(query::mail_at(s, seq)?))
+                    .await?;
                 let mail = mail.filter(|m| m.row.session == core.session && m.row.from == sender);
                 items.extend(mail.map(|m| (sender, m.row.msg_id)));
             }

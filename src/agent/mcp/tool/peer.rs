@@ -18,8 +18,7 @@ use crate::wire::peers::Petname;
 ///
 /// [`ToolError`].
 pub async fn add_peer(core: &Core, a: args::AddPeer) -> Result<Answer<PeerAdded>, ToolError> {
-    let name =
-        Petname::parse(a.petname.trim()).map_err(|e| ToolError::Invalid(e.to_string()))?;
+    let name = Petname::parse(a.petname.trim()).map_err(|e| ToolError::Invalid(e.to_string()))?;
     let key = decode_public_key(a.key.trim())
         .map_err(|e| ToolError::Local(format!("`key` is not a public key: {e}")))?;
     let lease = core.await_lease().await?;

@@ -3,8 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::view::{
-    Letter, Meant, letter, meant, outgoing, outgoing_text, received, received_text,
-    text_at,
+    Letter, Meant, letter, meant, outgoing, outgoing_text, received, received_text, text_at,
 };
 use crate::agent::core::Core;
 use crate::agent::directory::{Destination, Presence, Who, resolve};
@@ -72,7 +71,12 @@ pub async fn send_message(core: &Core, a: args::SendMessage) -> Result<Answer<Qu
     {
         return invalid(format!("`task_id` has at most {MAX_TASK_ID_BYTES} bytes"));
     }
-    let in_reply_to = match a.in_reply_to.as_deref().map(str::trim).filter(|t| !t.is_empty()) {
+    let in_reply_to = match a
+        .in_reply_to
+        .as_deref()
+        .map(str::trim)
+        .filter(|t| !t.is_empty())
+    {
         Some(text) => Some(real_id(core, text).await?),
         None => None,
     };
@@ -80,8 +84,7 @@ pub async fn send_message(core: &Core, a: args::SendMessage) -> Result<Answer<Qu
     core.peers.ensure(&core.ledger).await?;
     let to = resolve(core, &a.to, a.session.as_deref()).await?;
     let now = core.clock.now();
-    let msg_id =
-        MsgId::new_random(&core.entropy).map_err(|e| ToolError::Local(e.to_string()))?;
+    let msg_id = MsgId::new_random(&core.entropy).map_err(|e| ToolError::Local(e.to_string()))?;
     let draft = Draft {
         to: to.key,
         text: a.text,
@@ -128,7 +131,10 @@ async fn real_id(core: &Core, text: &str) -> Result<MsgId, ToolError> {
     match meant(text)? {
         Meant::Id(id) => Ok(id),
         Meant::Seq(seq) => {
-            let mail = core.ledger.read(move |s| Ok(query::mail_at(s, seq)?)).await?;
+            let mail = core
+                .ledger
+                .read(move |s| Ok(query::mail_at(s, seq)?))
+                .await?;
             match mail.filter(|m| m.row.session == core.session) {
                 Some(mail) => Ok(mail.row.msg_id),
                 None => invalid(format!("no message {text:?}")),

@@ -85,8 +85,7 @@ fn plain(text: &str) -> Option<String> {
 /// A received message as a result.
 pub(super) fn received(core: &Core, letter: &Letter) -> Result<Received, ToolError> {
     let row = &letter.mail.row;
-    let token =
-        random_hex::<8>(&core.entropy).map_err(|e| ToolError::Local(e.to_string()))?;
+    let token = random_hex::<8>(&core.entropy).map_err(|e| ToolError::Local(e.to_string()))?;
     let id = shown_id(&letter.mail);
     let fingerprint = row.from.fingerprint();
     let reply_session = row.reply_to.as_ref().and_then(|r| r.session.as_ref());
@@ -129,7 +128,10 @@ pub(super) fn received_text(r: &Received) -> String {
         .superseded_by
         .as_ref()
         .map_or_else(String::new, |by| format!(" [superseded by {by}]"));
-    format!("[{}]{superseded} Receipt: {receipt}\n{}", r.state, r.content)
+    format!(
+        "[{}]{superseded} Receipt: {receipt}\n{}",
+        r.state, r.content
+    )
 }
 
 /// The local name of a key, as it is shown.
@@ -142,7 +144,12 @@ pub(super) fn name_of(core: &Core, peers: &[Peer], key: &PublicKey) -> String {
 }
 
 /// A sent message as a result.
-pub(super) fn outgoing(core: &Core, peers: &[Peer], out: &OutMail, text: Option<String>) -> Outgoing {
+pub(super) fn outgoing(
+    core: &Core,
+    peers: &[Peer],
+    out: &OutMail,
+    text: Option<String>,
+) -> Outgoing {
     let row = &out.row;
     Outgoing {
         msg_id: row.msg_id.to_string(),
@@ -182,14 +189,13 @@ fn shown_relay(url: &str, state: &RelayState) -> ShownRelay {
                 shown.attempts = Some(*attempts);
                 shown.next_try_ms = Some(next_at.0);
             }
-            shown.problem = failure
-                .as_ref()
-                .map(|f| render::attribute(&f.detail));
+            shown.problem = failure.as_ref().map(|f| render::attribute(&f.detail));
         }
         RelayState::Accepted { dropped, .. } => {
             "accepted".clone_into(&mut shown.state);
-            shown.problem = dropped
-                .then(|| "the recipient's queue was full; the relay dropped its oldest mail".to_owned());
+            shown.problem = dropped.then(|| {
+                "the recipient's queue was full; the relay dropped its oldest mail".to_owned()
+            });
         }
         RelayState::Refused { reason, .. } => {
             "refused".clone_into(&mut shown.state);
@@ -201,10 +207,7 @@ fn shown_relay(url: &str, state: &RelayState) -> ShownRelay {
 
 /// A sent message for hosts that show text.
 pub(super) fn outgoing_text(o: &Outgoing) -> String {
-    let mut text = format!(
-        "-> {} ({}) [{}] {}",
-        o.peer, o.session, o.state, o.msg_id
-    );
+    let mut text = format!("-> {} ({}) [{}] {}", o.peer, o.session, o.state, o.msg_id);
     if let Some(task) = &o.task_id {
         let status = o.status.as_deref().unwrap_or("-");
         text.push_str(&format!(" [task {task} \u{b7} {status}]"));
