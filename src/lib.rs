@@ -33,6 +33,8 @@
     )
 )]
 
+#[cfg(feature = "agent")]
+pub mod agent;
 #[cfg(feature = "bus")]
 pub mod bus;
 #[cfg(feature = "cli")]

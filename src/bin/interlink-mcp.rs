@@ -1,2 +1,5 @@
-//! Entry point.
-fn main() {}
+//! The channel server.
+
+fn main() {
+    interlink::cli::mcp::main()
+}

@@ -6,6 +6,8 @@ pub mod bus;
 pub mod exit;
 pub mod keygen;
 pub mod logging;
+#[cfg(feature = "agent")]
+pub mod mcp;
 pub mod out;
 pub mod paths;
 pub mod units;

@@ -19,6 +19,18 @@ mod http_contract;
 #[cfg(feature = "cli")]
 mod keygen;
 mod lexer;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod mcp_life;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod mcp_messages;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod mcp_notices;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod mcp_peers;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod mcp_protocol;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod mcp_support;
 #[cfg(feature = "testkit")]
 mod model_queue;
 #[cfg(feature = "testkit")]

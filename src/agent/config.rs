@@ -1,0 +1,124 @@
+//! What a channel server is told at its start, checked once.
+
+use std::path::PathBuf;
+
+use super::client::{RelayUrl, RelayUrlError};
+use crate::domain::gate::Windows;
+use crate::keystore::KeyPermissions;
+use crate::types::id::SessionId;
+use crate::types::limit::MAX_RELAYS;
+
+/// Everything that a channel server is told.
+#[derive(Clone, Debug)]
+pub struct AgentConfig {
+    /// The secret key file.
+    pub key: PathBuf,
+    /// What to do about a key file that others can read.
+    pub key_permissions: KeyPermissions,
+    /// The allowlist.
+    pub peers: PathBuf,
+    /// Where the identity's log lives.
+    pub store: StorePlace,
+    /// The relays, at least one.
+    pub relays: Vec<RelayUrl>,
+    /// The node's name; `None` stands for the fingerprint.
+    pub name: Option<String>,
+    /// The session.
+    pub session: SessionId,
+    /// How far a message's signed time may be from now.
+    pub windows: Windows,
+    /// Whether wake-ups go through the MCP connection.
+    pub channels: bool,
+}
+
+/// Where an identity's log lives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StorePlace {
+    /// In memory: gone with the process.
+    Memory,
+    /// In a file, shared with the identity's other processes.
+    Shared(PathBuf),
+    /// In a file of this session alone.
+    Exclusive(PathBuf),
+}
+
+/// Reads a comma-separated list of relays. Duplicates collapse; the order stays.
+///
+/// # Errors
+///
+/// [`RelayListError`].
+pub fn parse_relays<'a>(
+    texts: impl IntoIterator<Item = &'a str>,
+) -> Result<Vec<RelayUrl>, RelayListError> {
+    let mut relays: Vec<RelayUrl> = Vec::new();
+    for text in texts {
+        let url = RelayUrl::parse(text)?;
+        if !relays.contains(&url) {
+            relays.push(url);
+        }
+    }
+    match relays.len() {
+        0 => Err(RelayListError::Empty),
+        n if n > MAX_RELAYS => Err(RelayListError::TooMany),
+        _ => Ok(relays),
+    }
+}
+
+/// Why a list is not a list of relays.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RelayListError {
+    /// One of them is no address.
+    #[error(transparent)]
+    Url(#[from] RelayUrlError),
+    /// Nothing there.
+    #[error("no relay is named; the usual one is http://127.0.0.1:9440")]
+    Empty,
+    /// Over [`MAX_RELAYS`].
+    #[error("at most {MAX_RELAYS} relays can be named")]
+    TooMany,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn relay_addresses_are_normalised_and_collapse() {
+        let list = parse_relays([
+            "http://127.0.0.1:9440/",
+            " http://127.0.0.1:9440",
+            "HTTP://Bus.Example:80//",
+            "http://[::1]:1",
+        ]);
+        let texts: Vec<String> = list.unwrap().iter().map(ToString::to_string).collect();
+        assert_eq!(
+            texts,
+            [
+                "http://127.0.0.1:9440",
+                "http://bus.example",
+                "http://[::1]:1"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_would_go_wrong_later_is_refused_at_the_start() {
+        for bad in [
+            "",
+            " ",
+            "127.0.0.1:9440",
+            "https://a",
+            "ftp://a",
+            "http://u@a",
+            "http://u:p@a",
+            "http://a/x",
+            "http://a?x",
+            "http://a#x",
+            "http://",
+        ] {
+            assert!(RelayUrl::parse(bad).is_err(), "{bad:?}");
+        }
+        assert_eq!(parse_relays([]), Err(RelayListError::Empty));
+    }
+}

@@ -1,0 +1,155 @@
+//! What every part of a channel server shares.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::Notify;
+
+use super::client::RelayClient;
+use super::clock::{OsEntropy, SystemClock};
+use super::config::AgentConfig;
+use super::lease::{LeaseState, Right};
+use super::ledger::{Ledger, LedgerError};
+use super::peers_file::PeersFile;
+use crate::crypto::sign::SigningIdentity;
+use crate::domain::decide::agent::{AgentCommand, AgentRefusal, AgentReply, Lease};
+use crate::domain::machine::outbox::RelayHealth;
+use crate::types::id::{PublicKey, SessionId};
+use crate::types::route::Route;
+
+/// A relay with what this process knows of it.
+#[derive(Debug)]
+pub struct Relay {
+    /// How to reach it.
+    pub client: RelayClient,
+    /// Whether it answers.
+    pub health: Mutex<RelayHealth>,
+    /// Rings when it came back.
+    pub back: Notify,
+}
+
+impl Relay {
+    /// It answered to whatever request.
+    pub fn answered(&self) {
+        if self.lock().answered() {
+            tracing::info!("relay {} is back", self.client.url());
+            self.back.notify_one();
+        }
+    }
+
+    /// Its health, locked. Never hold it across an await.
+    pub fn lock(&self) -> std::sync::MutexGuard<'_, RelayHealth> {
+        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What every part of a channel server shares.
+pub struct Core {
+    /// What it was told at its start.
+    pub config: AgentConfig,
+    /// The identity.
+    pub identity: SigningIdentity,
+    /// Its public half.
+    pub me: PublicKey,
+    /// The session.
+    pub session: SessionId,
+    /// The node's name.
+    pub name: String,
+    /// The log.
+    pub ledger: Arc<Ledger>,
+    /// The allowlist file.
+    pub peers: PeersFile,
+    /// The right to act for the session.
+    pub lease: LeaseState,
+    /// The relays.
+    pub relays: Vec<Arc<Relay>>,
+    /// What the session works on.
+    pub summary: Mutex<String>,
+    /// Rings when the summary changed.
+    pub summary_changed: Notify,
+    /// The time.
+    pub clock: SystemClock,
+    /// Randomness.
+    pub entropy: OsEntropy,
+}
+
+impl Core {
+    /// The queue that this session polls.
+    #[must_use]
+    pub fn route(&self) -> Route {
+        Route::new(self.me, self.session.clone())
+    }
+
+    /// Whether a relay is one of ours.
+    #[must_use]
+    pub fn has_relay(&self, url: &str) -> bool {
+        self.relays.iter().any(|r| r.client.url() == url)
+    }
+
+    /// The lease, or who has it.
+    ///
+    /// # Errors
+    ///
+    /// [`ActError`].
+    pub fn require_lease(&self) -> Result<Lease, ActError> {
+        match self.lease.now() {
+            Right::Held(lease) => Ok(lease),
+            Right::Lost { pid } => Err(ActError::NotOurs { pid }),
+            Right::Pending => Err(ActError::NotReady),
+        }
+    }
+
+    /// Waits a moment for the lease: a tool may be called right after the start.
+    ///
+    /// # Errors
+    ///
+    /// [`ActError`].
+    pub async fn await_lease(&self) -> Result<Lease, ActError> {
+        if matches!(self.lease.now(), Right::Pending) {
+            let limit = std::time::Duration::from_secs(3);
+            let _ = tokio::time::timeout(limit, self.lease.held()).await;
+        }
+        match self.require_lease() {
+            // The ledger knows who is in the way.
+            Err(ActError::NotReady) => match self.ledger.read(|_| Ok(())).await {
+                Err(e) => Err(ActError::Ledger(e)),
+                Ok(()) => Err(ActError::NotReady),
+            },
+            answer => answer,
+        }
+    }
+
+    /// Carries out a command of the session; learns from a refusal that the lease is gone.
+    ///
+    /// # Errors
+    ///
+    /// [`ActError`].
+    pub async fn submit(&self, command: AgentCommand) -> Result<AgentReply, ActError> {
+        self.ledger.submit(command).await.map_err(|e| {
+            self.lease.learn(&e);
+            match e.refusal() {
+                Some(AgentRefusal::LeaseLost { holder_pid, .. }) => {
+                    ActError::NotOurs { pid: *holder_pid }
+                }
+                _ => ActError::Ledger(e),
+            }
+        })
+    }
+}
+
+/// A session could not act.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ActError {
+    /// Another process acts for it.
+    #[error("another process owns this session{}", .pid.map_or_else(String::new, |p| format!(" (pid {p})")))]
+    NotOurs {
+        /// Its process id, if it says.
+        pid: Option<u32>,
+    },
+    /// The store is not open yet.
+    #[error("the store is not open yet; try again in a moment")]
+    NotReady,
+    /// The log did not answer.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+}

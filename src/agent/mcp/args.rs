@@ -1,0 +1,98 @@
+//! Parameters of the tools. The comments of the members are what the model reads.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// `send_message`
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct SendMessage {
+    /// Who gets it: a peer's name, a 43-character public key, `self` for another session of this
+    /// identity, or a full session id.
+    pub to: String,
+    /// The message.
+    pub text: String,
+    /// The recipient's session, where `to` is a name, a key or `self`. Without it the message goes
+    /// to the session that wrote last, or to the only one.
+    pub session: Option<String>,
+    /// The task that it belongs to; keep it for every message of that task.
+    pub task_id: Option<String>,
+    /// Where the task stands: update, needs_input, result, failed or canceled.
+    pub status: Option<String>,
+    /// The id of the message that it answers.
+    pub in_reply_to: Option<String>,
+}
+
+/// `message_status`
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct MessageStatus {
+    /// The id of a message that was sent or received.
+    pub msg_id: String,
+}
+
+/// `conversation_history`
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct ConversationHistory {
+    /// A peer's name, a public key, `self`, or a full session id.
+    pub peer: String,
+    /// How many messages at most, the newest: 1 to 100. Default 20.
+    #[schemars(range(min = 1, max = 100))]
+    pub limit: Option<u32>,
+    /// Acknowledge the received messages that are shown. Default false.
+    pub consume: Option<bool>,
+}
+
+/// `receive_messages`
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct ReceiveMessages {
+    /// The id in the notice that led here, if one did.
+    pub notification_id: Option<String>,
+    /// True when a notice was lost: lets the next message wake this session again. Default false.
+    pub reset_notification: Option<bool>,
+    /// How many messages at most: 1 to 100. Default 20.
+    #[schemars(range(min = 1, max = 100))]
+    pub limit: Option<u32>,
+}
+
+/// `acknowledge_messages`
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct AcknowledgeMessages {
+    /// The receipts of messages that were read: 1 to 100.
+    #[schemars(length(min = 1, max = 100))]
+    pub messages: Vec<Receipt>,
+}
+
+/// What identifies a received message.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Receipt {
+    /// The sender's public key, as the receipt has it.
+    pub sender: String,
+    /// The message id, as the receipt has it.
+    pub msg_id: String,
+}
+
+/// `add_peer`
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct AddPeer {
+    /// The local name for the peer.
+    pub petname: String,
+    /// The peer's public key, 43 characters.
+    pub key: String,
+}
+
+/// `remove_peer`
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct RemovePeer {
+    /// The local name of the peer.
+    pub petname: String,
+}
+
+/// `set_summary`
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct SetSummary {
+    /// What this session works on, in one line. Everybody who can ask a relay sees it.
+    pub summary: String,
+}
+
+/// Tools without parameters.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+pub struct Nothing {}

@@ -1,0 +1,16 @@
+//! The MCP face: what a host's model can do with an identity.
+//!
+//! - [`transport`]: lines in and out; nothing but JSON-RPC leaves through standard output.
+//! - [`server`]: the list of tools and their dispatch. [`args`] and [`reply`] are their types,
+//!   [`schema`] turns these into JSON Schema, [`error`] is how they say no.
+//! - [`tool`]: what each of them does.
+//! - [`render`]: how a peer's words are shown.
+
+pub mod args;
+pub mod error;
+pub mod render;
+pub mod reply;
+pub mod schema;
+pub mod server;
+pub mod tool;
+pub mod transport;

@@ -1,0 +1,268 @@
+//! Results of the tools as data. Hosts show a model either these or the text, so each has all.
+//!
+//! Peer text stands inside `content`, between its markers, and nowhere else. Ids that a peer chose
+//! are given outside of it only when they are plain ([`super::render::is_plain_id`]).
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// A result: for hosts that show text, and for hosts that show data.
+#[derive(Debug)]
+pub struct Answer<T> {
+    /// The text.
+    pub text: String,
+    /// The data.
+    pub data: T,
+}
+
+/// `send_message`
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Queued {
+    /// The id of the message.
+    pub msg_id: String,
+    /// How far it is: `pending` until a relay has it.
+    pub state: String,
+    /// The recipient's session.
+    pub session: String,
+    /// The recipient's local name.
+    pub peer: String,
+    /// The recipient's public key.
+    pub key: String,
+    /// `live`, `away`, `gone` or `unknown`.
+    pub presence: String,
+    /// What to know about it.
+    pub note: String,
+}
+
+/// One received message.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Received {
+    /// What to pass to acknowledge_messages.
+    pub receipt: Receipt,
+    /// How far it is: `receiver_acknowledged` once it was acknowledged.
+    pub state: String,
+    /// When its sender signed it, Unix milliseconds.
+    pub signed_at_ms: u64,
+    /// The task that it belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task_id: Option<String>,
+    /// Where that task stands, in the sender's words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
+    /// The message that it answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub in_reply_to: Option<String>,
+    /// The session that the sender asks to be answered at; not signed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reply_session: Option<String>,
+    /// The message that made this progress report obsolete.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub superseded_by: Option<String>,
+    /// The message between its markers: untrusted text of a peer.
+    pub content: String,
+}
+
+/// What identifies a received message.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Receipt {
+    /// The sender's public key.
+    pub sender: String,
+    /// The message id, or `seq:` and a number when the sender chose an odd one.
+    pub msg_id: String,
+}
+
+/// One sent message.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Outgoing {
+    /// The id of the message.
+    pub msg_id: String,
+    /// `pending`, `bus_accepted` or `refused`.
+    pub state: String,
+    /// The recipient's local name.
+    pub peer: String,
+    /// The recipient's public key.
+    pub key: String,
+    /// The recipient's session.
+    pub session: String,
+    /// When it was queued, Unix milliseconds.
+    pub queued_at_ms: u64,
+    /// The task that it belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task_id: Option<String>,
+    /// Where that task stands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
+    /// The message that it answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub in_reply_to: Option<String>,
+    /// How far it is on each relay.
+    pub relays: Vec<RelayState>,
+    /// The text that was sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+}
+
+/// A message on one relay.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct RelayState {
+    /// The relay.
+    pub url: String,
+    /// `waiting`, `accepted` or `refused`.
+    pub state: String,
+    /// Failed attempts so far.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attempts: Option<u32>,
+    /// When it is tried again, Unix milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_try_ms: Option<u64>,
+    /// What went wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// `message_status`
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Status {
+    /// `inbound`, `outbound` or `unknown`.
+    pub direction: String,
+    /// The received message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub received: Option<Received>,
+    /// The sent message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sent: Option<Outgoing>,
+    /// What to know about it.
+    pub note: String,
+}
+
+/// One message of a conversation.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Line {
+    /// Set for a received message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub received: Option<Received>,
+    /// Set for a sent message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sent: Option<Outgoing>,
+}
+
+/// `conversation_history`
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct History {
+    /// Oldest first.
+    pub messages: Vec<Line>,
+    /// How many received messages this call acknowledged.
+    pub acknowledged: u64,
+}
+
+/// `list_pending`
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Pending {
+    /// Messages that no relay has taken yet, oldest first.
+    pub pending: Vec<Outgoing>,
+    /// The newest messages that every relay refused for good.
+    pub refused: Vec<Outgoing>,
+}
+
+/// A message that came too late.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Expired {
+    /// The sender's local name.
+    pub peer: String,
+    /// The sender's public key.
+    pub sender: String,
+    /// When it was signed, Unix milliseconds.
+    pub signed_at_ms: u64,
+}
+
+/// The notice that nobody followed up yet.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Notice {
+    /// Its id.
+    pub notification_id: String,
+    /// How far it came.
+    pub state: String,
+}
+
+/// `receive_messages`
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Inbox {
+    /// Unread messages, oldest first, progress reports last.
+    pub messages: Vec<Received>,
+    /// How many messages are unread in all.
+    pub unread: u64,
+    /// Messages of peers that came too late to be read. Their senders may send again.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub expired: Vec<Expired>,
+    /// The notice that is outstanding.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub notice: Option<Notice>,
+    /// What to do next.
+    pub note: String,
+}
+
+/// `acknowledge_messages`
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Acknowledged {
+    /// How many were not acknowledged before.
+    pub acknowledged: u64,
+    /// How many messages are still unread.
+    pub unread: u64,
+}
+
+/// `add_peer`
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct PeerAdded {
+    /// The local name.
+    pub petname: String,
+    /// The public key.
+    pub key: String,
+    /// False when it was in the list already.
+    pub changed: bool,
+}
+
+/// `remove_peer`
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct PeerRemoved {
+    /// False when there is no such peer.
+    pub removed: bool,
+    /// The key that may not write any more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+}
+
+/// One peer.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Peer {
+    /// The local name.
+    pub petname: String,
+    /// The public key.
+    pub key: String,
+    /// How it came in: `file`, `tool` or `admin`.
+    pub origin: String,
+    /// Since when, Unix milliseconds.
+    pub since_ms: u64,
+}
+
+/// `list_peers`
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Peers {
+    /// Everybody who may write to this identity, by name.
+    pub peers: Vec<Peer>,
+}
+
+/// `get_my_session_id`
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct MySession {
+    /// The id of this session.
+    pub session_id: String,
+    /// The public key of this identity.
+    pub public_key: String,
+}
+
+/// `set_summary`
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct SummarySet {
+    /// The summary as others see it.
+    pub summary: String,
+}

@@ -1,0 +1,226 @@
+//! `receive_messages`, `acknowledge_messages`.
+
+use super::view::{Meant, letter, meant, received, received_text};
+use crate::agent::core::Core;
+use crate::agent::lease::Right;
+use crate::agent::mcp::args;
+use crate::agent::mcp::error::ToolError;
+use crate::agent::mcp::render;
+use crate::agent::mcp::reply::{Acknowledged, Answer, Expired, Inbox, Notice};
+use crate::domain::decide::agent::{AgentCommand, AgentReply};
+use crate::domain::projection::agent::NoticeRow;
+use crate::domain::query::agent as query;
+use crate::types::id::{MsgId, PublicKey};
+use crate::types::time::Clock as _;
+
+/// Messages in one answer when the caller names no number.
+const DEFAULT_LIMIT: u32 = 20;
+/// Most messages in one answer, and receipts in one call.
+const MAX_LIMIT: u32 = 100;
+/// Expired messages that are mentioned.
+const EXPIRED_SHOWN: usize = 10;
+
+/// Reads a limit.
+///
+/// # Errors
+///
+/// [`ToolError::Invalid`] outside of 1 to 100.
+pub(super) fn limit(limit: Option<u32>) -> Result<usize, ToolError> {
+    let n = limit.unwrap_or(DEFAULT_LIMIT);
+    if (1..=MAX_LIMIT).contains(&n) {
+        Ok(usize::try_from(n).unwrap_or(1))
+    } else {
+        Err(ToolError::Invalid(format!("`limit` is 1 to {MAX_LIMIT}")))
+    }
+}
+
+/// Shows unread messages. They stay unread.
+///
+/// # Errors
+///
+/// [`ToolError`].
+pub async fn receive_messages(
+    core: &Core,
+    a: args::ReceiveMessages,
+) -> Result<Answer<Inbox>, ToolError> {
+    let limit = limit(a.limit)?;
+    observe(core, a.notification_id, a.reset_notification == Some(true)).await?;
+    let session = core.session.clone();
+    let (letters, totals, expired, notice) = core
+        .ledger
+        .read(move |s| {
+            let notice = query::notice(s, &session)?;
+            let mut letters = vec![];
+            for mail in query::unread(s, &session, limit)? {
+                letters.push(letter(s, mail, notice.as_ref())?);
+            }
+            let totals = query::unread_totals(s, &session)?;
+            let expired = query::expired(s, Some(&session))?;
+            Ok((letters, totals, expired, notice))
+        })
+        .await?;
+    let messages = letters
+        .iter()
+        .map(|l| received(core, l))
+        .collect::<Result<Vec<_>, _>>()?;
+    let expired = expired
+        .iter()
+        .rev()
+        .take(EXPIRED_SHOWN)
+        .map(|row| Expired {
+            peer: render::label(&row.label),
+            sender: row.from.to_string(),
+            signed_at_ms: row.ts.0,
+        })
+        .collect();
+    // Why mail may be missing belongs to the answer.
+    let trouble = core.peers.ensure(&core.ledger).await.err();
+    let unread = u64::try_from(totals.messages).unwrap_or(u64::MAX);
+    let mut note = note(messages.len(), totals.messages);
+    if let Some(trouble) = trouble {
+        note = format!("{note} Warning: {trouble}");
+    }
+    if let Right::Lost { .. } = core.lease.now() {
+        note.push_str(" Another process owns this session now and takes in its mail.");
+    }
+    let data = Inbox {
+        messages,
+        unread,
+        expired,
+        notice: notice.as_ref().filter(|n| !n.observed).map(notice_view),
+        note,
+    };
+    Ok(Answer {
+        text: inbox_text(&data),
+        data,
+    })
+}
+
+fn note(shown: usize, unread: usize) -> String {
+    match (shown, unread) {
+        (0, _) => "No unread messages. Do not poll; a notice comes with the next one.".to_owned(),
+        (shown, unread) if shown < unread => format!(
+            "{shown} of {unread} unread messages. Acknowledge them by their receipts with \
+             acknowledge_messages before acting on them, then fetch the rest."
+        ),
+        _ => "Acknowledge them by their receipts with acknowledge_messages before acting on them."
+            .to_owned(),
+    }
+}
+
+fn notice_view(row: &NoticeRow) -> Notice {
+    Notice {
+        notification_id: row.id.clone(),
+        state: row.mail_state().unwrap_or("reserved").to_owned(),
+    }
+}
+
+fn inbox_text(inbox: &Inbox) -> String {
+    let mut lines: Vec<String> = inbox.messages.iter().map(received_text).collect();
+    for e in &inbox.expired {
+        lines.push(format!(
+            "[expired] a message from \"{}\" ({}) came too late to be read",
+            e.peer, e.sender
+        ));
+    }
+    lines.push(inbox.note.clone());
+    if let Some(notice) = &inbox.notice {
+        lines.push(format!(
+            "A notice is outstanding: notification_id=\"{}\", state={}. Pass its id when it led \
+             here; reset_notification=true when it was lost.",
+            notice.notification_id, notice.state
+        ));
+    }
+    lines.join("\n")
+}
+
+/// Tells the schedule that a notice was followed up. A session that is not ours any more has
+/// nothing to tell.
+async fn observe(core: &Core, id: Option<String>, reset: bool) -> Result<(), ToolError> {
+    let id = id.filter(|id| !id.trim().is_empty());
+    if id.is_none() && !reset {
+        return Ok(());
+    }
+    let Right::Held(lease) = core.lease.now() else {
+        return Ok(());
+    };
+    let command = AgentCommand::ObserveNotice {
+        lease,
+        id,
+        reset,
+        now: core.clock.now(),
+    };
+    match core.submit(command).await {
+        Ok(_) => Ok(()),
+        Err(e) => {
+            // Mail is worth more than the bookkeeping of notices.
+            tracing::warn!("the notice could not be marked as followed up: {e}");
+            Ok(())
+        }
+    }
+}
+
+/// Acknowledges messages; durable when this returns.
+///
+/// # Errors
+///
+/// [`ToolError`].
+pub async fn acknowledge_messages(
+    core: &Core,
+    a: args::AcknowledgeMessages,
+) -> Result<Answer<Acknowledged>, ToolError> {
+    let most = usize::try_from(MAX_LIMIT).unwrap_or(usize::MAX);
+    if a.messages.is_empty() || a.messages.len() > most {
+        return Err(ToolError::Invalid(format!(
+            "`messages` has 1 to {MAX_LIMIT} receipts"
+        )));
+    }
+    let mut items = vec![];
+    for receipt in &a.messages {
+        let sender: PublicKey = receipt.sender.trim().parse().map_err(|e| {
+            ToolError::Invalid(format!("`sender` is not a public key of a receipt: {e}"))
+        })?;
+        match meant(&receipt.msg_id)? {
+            Meant::Id(id) => items.push((sender, id)),
+            Meant::Seq(seq) => {
+                let mail = core
+                    .ledger
+                    .read(move |s| Ok(query::mail_at(s, seq)?))
+                    .await?;
+                let mail = mail.filter(|m| m.row.session == core.session && m.row.from == sender);
+                items.extend(mail.map(|m| (sender, m.row.msg_id)));
+            }
+        }
+    }
+    let acknowledged = acknowledge(core, items).await?;
+    let session = core.session.clone();
+    let totals = core
+        .ledger
+        .read(move |s| Ok(query::unread_totals(s, &session)?))
+        .await?;
+    let unread = u64::try_from(totals.messages).unwrap_or(u64::MAX);
+    Ok(Answer {
+        text: format!("{acknowledged} acknowledged, {unread} unread."),
+        data: Acknowledged {
+            acknowledged,
+            unread,
+        },
+    })
+}
+
+/// Acknowledges (sender, id) pairs of this session; says how many were not yet.
+pub(super) async fn acknowledge(
+    core: &Core,
+    items: Vec<(PublicKey, MsgId)>,
+) -> Result<u64, ToolError> {
+    let lease = core.await_lease().await?;
+    let command = AgentCommand::Acknowledge {
+        lease,
+        items,
+        now: core.clock.now(),
+    };
+    match core.submit(command).await? {
+        AgentReply::Acknowledged { newly } => Ok(u64::try_from(newly).unwrap_or(u64::MAX)),
+        reply => Err(ToolError::Local(format!("unexpected answer: {reply:?}"))),
+    }
+}

@@ -1,0 +1,451 @@
+//! `send_message`, `message_status`, `conversation_history`, `list_pending`.
+
+use std::ops::ControlFlow;
+
+use super::view::{
+    Letter, Meant, letter, meant, outgoing, outgoing_text, received, received_text, text_at,
+};
+use crate::agent::core::Core;
+use crate::agent::directory::{Destination, Presence, Who, resolve};
+use crate::agent::mcp::args;
+use crate::agent::mcp::error::ToolError;
+use crate::agent::mcp::render;
+use crate::agent::mcp::reply::{Answer, History, Line, Pending, Queued, Status};
+use crate::agent::poll::mail_status;
+use crate::crypto::hash::sha256;
+use crate::domain::decide::agent::{AgentCommand, AgentReply, QueueMessage};
+use crate::domain::projection::agent::{OutboxRow, Sent};
+use crate::domain::query::agent::{self as query, Line as Row, MailState, OutMail, With};
+use crate::domain::tables::{TableId, scan_rows};
+use crate::event::agent::MailKind;
+use crate::types::id::MsgId;
+use crate::types::limit::{MAX_MESSAGE_BYTES, MAX_TASK_ID_BYTES};
+use crate::types::seq::Seq;
+use crate::types::time::Clock as _;
+use crate::wire::envelope::{Draft, Message, MessageKind, TaskStatus};
+
+/// Sent messages that `list_pending` shows of each sort.
+const LISTED: usize = 50;
+
+fn invalid<T>(text: impl Into<String>) -> Result<T, ToolError> {
+    Err(ToolError::Invalid(text.into()))
+}
+
+fn parse_status(text: Option<&str>) -> Result<Option<TaskStatus>, ToolError> {
+    let Some(text) = text.map(str::trim).filter(|t| !t.is_empty()) else {
+        return Ok(None);
+    };
+    let all = [
+        TaskStatus::Update,
+        TaskStatus::NeedsInput,
+        TaskStatus::Result,
+        TaskStatus::Failed,
+        TaskStatus::Canceled,
+    ];
+    match all.into_iter().find(|s| s.as_str() == text) {
+        Some(status) => Ok(Some(status)),
+        None => invalid("`status` is none of update, needs_input, result, failed, canceled"),
+    }
+}
+
+fn too_long(bytes: usize) -> ToolError {
+    ToolError::Invalid(format!(
+        "the message is too long: {bytes} bytes with its JSON around it, and a relay takes at \
+         most {MAX_MESSAGE_BYTES}; send it in parts, or send where to find it"
+    ))
+}
+
+/// Signs a message and puts it into the outbox; durable when this returns.
+///
+/// # Errors
+///
+/// [`ToolError`].
+pub async fn send_message(core: &Core, a: args::SendMessage) -> Result<Answer<Queued>, ToolError> {
+    if a.text.len() > MAX_MESSAGE_BYTES {
+        return Err(too_long(a.text.len()));
+    }
+    let status = parse_status(a.status.as_deref())?;
+    let task_id = a.task_id.filter(|t| !t.trim().is_empty());
+    if let Some(id) = &task_id
+        && id.len() > MAX_TASK_ID_BYTES
+    {
+        return invalid(format!("`task_id` has at most {MAX_TASK_ID_BYTES} bytes"));
+    }
+    let in_reply_to = match a
+        .in_reply_to
+        .as_deref()
+        .map(str::trim)
+        .filter(|t| !t.is_empty())
+    {
+        Some(text) => Some(real_id(core, text).await?),
+        None => None,
+    };
+    let lease = core.await_lease().await?;
+    core.peers.ensure(&core.ledger).await?;
+    let to = resolve(core, &a.to, a.session.as_deref()).await?;
+    let now = core.clock.now();
+    let msg_id = MsgId::new_random(&core.entropy).map_err(|e| ToolError::Local(e.to_string()))?;
+    let draft = Draft {
+        to: to.key,
+        text: a.text,
+        ts: now,
+        msg_id: msg_id.clone(),
+        kind: MessageKind::Message,
+        task_id: task_id.clone(),
+        status,
+        in_reply_to: in_reply_to.clone(),
+        reply_to: Some(core.route()),
+    };
+    let message = Message::sign(&core.identity, draft);
+    let body = serde_json::to_vec(&message).map_err(|e| ToolError::Local(e.to_string()))?;
+    if body.len() > MAX_MESSAGE_BYTES {
+        return Err(too_long(body.len()));
+    }
+    let command = AgentCommand::QueueMessage(QueueMessage {
+        lease,
+        msg_id: msg_id.clone(),
+        to: to.key,
+        to_session: to.session.clone(),
+        kind: MailKind::Message,
+        task_id: task_id.clone(),
+        status: status.map(mail_status),
+        in_reply_to,
+        ts: now,
+        sha256: sha256(&body),
+        body: body.into(),
+        relays: core
+            .relays
+            .iter()
+            .map(|r| r.client.url().to_owned())
+            .collect(),
+        now,
+    });
+    match core.submit(command).await? {
+        AgentReply::Queued { .. } => Ok(queued(&to, &msg_id, task_id.as_deref(), status)),
+        reply => Err(ToolError::Local(format!("unexpected answer: {reply:?}"))),
+    }
+}
+
+/// The sender's id for what a tool showed as an id.
+async fn real_id(core: &Core, text: &str) -> Result<MsgId, ToolError> {
+    match meant(text)? {
+        Meant::Id(id) => Ok(id),
+        Meant::Seq(seq) => {
+            let mail = core
+                .ledger
+                .read(move |s| Ok(query::mail_at(s, seq)?))
+                .await?;
+            match mail.filter(|m| m.row.session == core.session) {
+                Some(mail) => Ok(mail.row.msg_id),
+                None => invalid(format!("no message {text:?}")),
+            }
+        }
+    }
+}
+
+fn queued(
+    to: &Destination,
+    msg_id: &MsgId,
+    task: Option<&str>,
+    status: Option<TaskStatus>,
+) -> Answer<Queued> {
+    let (presence, mut note) = presence_text(to.presence);
+    if status == Some(TaskStatus::Update) {
+        note.push_str(" An update wakes nobody, and a newer one replaces it.");
+    }
+    let peer = match &to.who {
+        Who::Peer(name) => render::label(name),
+        Who::Own => "self".to_owned(),
+    };
+    let task = task.map_or_else(String::new, |t| {
+        let status = status.map_or("-", TaskStatus::as_str);
+        format!(" [task {} \u{b7} {status}]", render::attribute(t))
+    });
+    let session = to.session.to_string();
+    Answer {
+        text: format!("Queued for session {session} ({peer}) (msg_id {msg_id}){task}. {note}"),
+        data: Queued {
+            msg_id: msg_id.to_string(),
+            state: Sent::Pending.name().to_owned(),
+            session,
+            peer,
+            key: to.key.to_string(),
+            presence: presence.to_owned(),
+            note,
+        },
+    }
+}
+
+fn presence_text(presence: Presence) -> (&'static str, String) {
+    match presence {
+        Presence::Live => ("live", "It is live; delivering.".to_owned()),
+        Presence::Away { age_ms } => (
+            "away",
+            format!(
+                "It was last seen {} ago; the message waits for it.",
+                age_text(age_ms)
+            ),
+        ),
+        Presence::Gone => (
+            "gone",
+            "No relay shows that session; the message waits for it.".to_owned(),
+        ),
+        Presence::Unknown => (
+            "unknown",
+            "No relay answers now; the message is sent as soon as one does.".to_owned(),
+        ),
+    }
+}
+
+fn age_text(ms: u64) -> String {
+    let s = ms / 1000;
+    match s {
+        0..90 => format!("{s} s"),
+        90..5_400 => format!("{} min", s / 60),
+        5_400..172_800 => format!("{} h", s / 3600),
+        _ => format!("{} days", s / 86_400),
+    }
+}
+
+/// Says how far a message is.
+///
+/// # Errors
+///
+/// [`ToolError`].
+pub async fn message_status(
+    core: &Core,
+    a: args::MessageStatus,
+) -> Result<Answer<Status>, ToolError> {
+    let wanted = meant(&a.msg_id)?;
+    let session = core.session.clone();
+    let (letters, sent, peers) = core
+        .ledger
+        .read(move |s| {
+            let notice = query::notice(s, &session)?;
+            let mails = match &wanted {
+                Meant::Seq(seq) => query::mail_at(s, *seq)?
+                    .filter(|m| m.row.session == session)
+                    .into_iter()
+                    .collect(),
+                Meant::Id(id) => query::find_mail(s, &session, id)?,
+            };
+            let mut letters = vec![];
+            for mail in mails {
+                letters.push(letter(s, mail, notice.as_ref())?);
+            }
+            let sent = match &wanted {
+                Meant::Id(id) => query::outbox_entry(s, id)?,
+                Meant::Seq(_) => None,
+            };
+            let sent = match sent {
+                Some(out) => Some((text_at(s, out.row.body)?, out)),
+                None => None,
+            };
+            Ok((letters, sent, query::peers(s)?))
+        })
+        .await?;
+    if let Some(letter) = letters.first() {
+        let r = received(core, letter)?;
+        return Ok(Answer {
+            text: received_text(&r),
+            data: Status {
+                direction: "inbound".to_owned(),
+                received: Some(r),
+                sent: None,
+                note: "received by this session".to_owned(),
+            },
+        });
+    }
+    let Some((text, out)) = sent else {
+        let note = "no message with this id was sent or received by this session".to_owned();
+        return Ok(Answer {
+            text: note.clone(),
+            data: Status {
+                direction: "unknown".to_owned(),
+                received: None,
+                sent: None,
+                note,
+            },
+        });
+    };
+    let note = match out.row.sent() {
+        Sent::Pending => "no relay has it yet; it is tried until one does",
+        Sent::Accepted => "a relay has it; whether the recipient read it is not known",
+        Sent::Refused => "every relay refused it for good; it is not tried again",
+    };
+    let o = outgoing(core, &peers, &out, text);
+    Ok(Answer {
+        text: format!("{}\n({note})", outgoing_text(&o)),
+        data: Status {
+            direction: "outbound".to_owned(),
+            received: None,
+            sent: Some(o),
+            note: note.to_owned(),
+        },
+    })
+}
+
+/// One line of a conversation with its text.
+enum Entry {
+    In(Letter),
+    Out(OutMail, Option<String>),
+}
+
+/// Shows what was exchanged with somebody.
+///
+/// # Errors
+///
+/// [`ToolError`].
+pub async fn conversation_history(
+    core: &Core,
+    a: args::ConversationHistory,
+) -> Result<Answer<History>, ToolError> {
+    let limit = super::inbox::limit(a.limit)?;
+    let with = partner(core, &a.peer).await?;
+    let own = core.session.clone();
+    let (entries, peers) = core
+        .ledger
+        .read(move |s| {
+            let notice = query::notice(s, &own)?;
+            let mut entries = vec![];
+            for with in &with {
+                for row in query::conversation(s, &own, with, limit)? {
+                    entries.push(match row {
+                        Row::In(mail) => Entry::In(letter(s, mail, notice.as_ref())?),
+                        Row::Out(out) => {
+                            let text = text_at(s, out.row.body)?;
+                            Entry::Out(out, text)
+                        }
+                    });
+                }
+            }
+            Ok((entries, query::peers(s)?))
+        })
+        .await?;
+    let mut items = vec![];
+    let mut unread = vec![];
+    for entry in &entries {
+        items.push(match entry {
+            Entry::In(letter) => {
+                if letter.state != MailState::Acknowledged {
+                    let row = &letter.mail.row;
+                    unread.push((row.from, row.msg_id.clone()));
+                }
+                Line {
+                    received: Some(received(core, letter)?),
+                    sent: None,
+                }
+            }
+            Entry::Out(out, text) => Line {
+                received: None,
+                sent: Some(outgoing(core, &peers, out, text.clone())),
+            },
+        });
+    }
+    let acknowledged = if a.consume == Some(true) && !unread.is_empty() {
+        super::inbox::acknowledge(core, unread).await?
+    } else {
+        0
+    };
+    let lines: Vec<String> = items
+        .iter()
+        .filter_map(|line| match (&line.received, &line.sent) {
+            (Some(r), _) => Some(received_text(r)),
+            (_, Some(o)) => Some(outgoing_text(o)),
+            _ => None,
+        })
+        .collect();
+    let text = if lines.is_empty() {
+        "No messages were exchanged with it.".to_owned()
+    } else {
+        lines.join("\n")
+    };
+    Ok(Answer {
+        text,
+        data: History {
+            messages: items,
+            acknowledged,
+        },
+    })
+}
+
+/// Whose conversation is meant: a name, a key, `self`, or a session that wrote or was written to.
+async fn partner(core: &Core, peer: &str) -> Result<Vec<With>, ToolError> {
+    let peer = peer.trim().to_owned();
+    if peer.is_empty() {
+        return invalid("`peer` is empty: name a peer or a full session id");
+    }
+    if peer.eq_ignore_ascii_case("self") {
+        return Ok(vec![With {
+            key: core.me,
+            session: None,
+        }]);
+    }
+    let name = peer.clone();
+    let found = core
+        .ledger
+        .read(move |s| Ok(query::peer_by_name(s, &name)?))
+        .await?;
+    if let Some(found) = found {
+        return Ok(vec![With {
+            key: found.key,
+            session: None,
+        }]);
+    }
+    if let Ok(key) = peer.parse() {
+        return Ok(vec![With { key, session: None }]);
+    }
+    let to = resolve(core, &peer, None).await?;
+    Ok(vec![With {
+        key: to.key,
+        session: Some(to.session),
+    }])
+}
+
+/// Lists what no relay has taken yet, and what every relay refused.
+///
+/// # Errors
+///
+/// [`ToolError`].
+pub async fn list_pending(core: &Core, _: args::Nothing) -> Result<Answer<Pending>, ToolError> {
+    let session = core.session.clone();
+    let (open, refused, peers) = core
+        .ledger
+        .read(move |s| {
+            let open = query::outbox_open(s, Some(&session), LISTED)?;
+            let mut refused = vec![];
+            scan_rows::<OutboxRow>(s, TableId::Outbox, &[], |key, row| {
+                if row.session == session && row.sent() == Sent::Refused {
+                    let seq = Seq::from_key(key).unwrap_or_default();
+                    refused.push(OutMail { seq, row });
+                    if refused.len() > LISTED {
+                        refused.remove(0);
+                    }
+                }
+                Ok(ControlFlow::Continue(()))
+            })?;
+            Ok((open, refused, query::peers(s)?))
+        })
+        .await?;
+    let view = |list: &[OutMail]| {
+        list.iter()
+            .map(|out| outgoing(core, &peers, out, None))
+            .collect::<Vec<_>>()
+    };
+    let data = Pending {
+        pending: view(&open),
+        refused: view(&refused),
+    };
+    let mut lines: Vec<String> = data.pending.iter().map(outgoing_text).collect();
+    if lines.is_empty() {
+        lines.push("Nothing is pending.".to_owned());
+    }
+    if !data.refused.is_empty() {
+        lines.push("Refused for good:".to_owned());
+        lines.extend(data.refused.iter().map(outgoing_text));
+    }
+    Ok(Answer {
+        text: lines.join("\n"),
+        data,
+    })
+}

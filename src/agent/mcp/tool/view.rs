@@ -1,0 +1,225 @@
+//! Rows of the log as results.
+
+use crate::agent::clock::random_hex;
+use crate::agent::core::Core;
+use crate::agent::mcp::error::ToolError;
+use crate::agent::mcp::render::{self, From as ShownFrom, Shown};
+use crate::agent::mcp::reply::{Outgoing, Receipt, Received, RelayState as ShownRelay};
+use crate::domain::projection::agent::{NoticeRow, RelayState};
+use crate::domain::query::agent::{Mail, MailState, OutMail, Peer, mail_state};
+use crate::store::{ReadError, Snapshot};
+use crate::types::id::{MsgId, PublicKey};
+use crate::types::seq::Seq;
+use crate::wire::envelope::Message;
+
+/// A received message with its body, as the snapshot has it.
+#[derive(Clone, Debug)]
+pub(super) struct Letter {
+    pub(super) mail: Mail,
+    pub(super) state: MailState,
+    superseded_by: Option<String>,
+    text: Option<String>,
+}
+
+/// Reads a received message.
+pub(super) fn letter(
+    s: &Snapshot,
+    mail: Mail,
+    notice: Option<&NoticeRow>,
+) -> Result<Letter, ReadError> {
+    let superseded_by = match mail.row.superseded_by {
+        Some(by) => crate::domain::query::agent::mail_at(s, by)?.map(|m| shown_id(&m)),
+        None => None,
+    };
+    let text = text_at(s, mail.seq)?;
+    Ok(Letter {
+        state: mail_state(&mail, notice),
+        mail,
+        superseded_by,
+        text,
+    })
+}
+
+/// The text of the message at a position of the bodies.
+pub(super) fn text_at(s: &Snapshot, body: Seq) -> Result<Option<String>, ReadError> {
+    Ok(s.body(body)?
+        .and_then(|bytes| String::from_utf8(bytes).ok())
+        .and_then(|json| Message::from_json(&json).ok())
+        .map(|message| message.text))
+}
+
+/// The id by which tools name a received message: the sender's, unless it is an odd one.
+pub(super) fn shown_id(mail: &Mail) -> String {
+    let id = mail.row.msg_id.as_str();
+    if render::is_plain_id(id) && !id.starts_with("seq:") {
+        id.to_owned()
+    } else {
+        format!("seq:{}", mail.seq)
+    }
+}
+
+/// What a caller means by an id.
+pub(super) enum Meant {
+    Seq(Seq),
+    Id(MsgId),
+}
+
+/// Reads an id as tools show it.
+pub(super) fn meant(text: &str) -> Result<Meant, ToolError> {
+    let text = text.trim();
+    if let Some(seq) = text.strip_prefix("seq:").and_then(|n| n.parse().ok()) {
+        return Ok(Meant::Seq(Seq(seq)));
+    }
+    if text.is_empty() {
+        return Err(ToolError::Invalid("`msg_id` is empty".to_owned()));
+    }
+    MsgId::parse(text)
+        .map(Meant::Id)
+        .map_err(|e| ToolError::Invalid(e.to_string()))
+}
+
+fn plain(text: &str) -> Option<String> {
+    render::is_plain_id(text).then(|| text.to_owned())
+}
+
+/// A received message as a result.
+pub(super) fn received(core: &Core, letter: &Letter) -> Result<Received, ToolError> {
+    let row = &letter.mail.row;
+    let token = random_hex::<8>(&core.entropy).map_err(|e| ToolError::Local(e.to_string()))?;
+    let id = shown_id(&letter.mail);
+    let fingerprint = row.from.fingerprint();
+    let reply_session = row.reply_to.as_ref().and_then(|r| r.session.as_ref());
+    let status = row.status.map(crate::event::agent::MailStatus::name);
+    let text = letter.text.as_deref();
+    let shown = Shown {
+        from: if row.from == core.me {
+            ShownFrom::OwnIdentity
+        } else {
+            ShownFrom::Peer(&row.label)
+        },
+        fingerprint: fingerprint.as_str(),
+        reply_session: reply_session.map(|s| s.as_str()),
+        msg_id: &id,
+        task: row.task_id.as_deref(),
+        status,
+        in_reply_to: row.in_reply_to.as_ref().map(MsgId::as_str),
+        text: text.unwrap_or("(the text of this message is lost)"),
+    };
+    Ok(Received {
+        content: render::wrapped(&token, &shown),
+        receipt: Receipt {
+            sender: row.from.to_string(),
+            msg_id: id,
+        },
+        state: letter.state.name().to_owned(),
+        signed_at_ms: row.ts.0,
+        task_id: row.task_id.as_deref().and_then(plain),
+        status: status.map(ToOwned::to_owned),
+        in_reply_to: row.in_reply_to.as_ref().and_then(|id| plain(id.as_str())),
+        reply_session: reply_session.and_then(|s| plain(s.as_str())),
+        superseded_by: letter.superseded_by.clone(),
+    })
+}
+
+/// A received message for hosts that show text.
+pub(super) fn received_text(r: &Received) -> String {
+    let receipt = serde_json::to_string(&r.receipt).unwrap_or_default();
+    let superseded = r
+        .superseded_by
+        .as_ref()
+        .map_or_else(String::new, |by| format!(" [superseded by {by}]"));
+    format!(
+        "[{}]{superseded} Receipt: {receipt}\n{}",
+        r.state, r.content
+    )
+}
+
+/// The local name of a key, as it is shown.
+pub(super) fn name_of(core: &Core, peers: &[Peer], key: &PublicKey) -> String {
+    match peers.iter().find(|p| p.key == *key) {
+        Some(peer) => render::label(&peer.petname),
+        None if *key == core.me => "self".to_owned(),
+        None => format!("{}...", key.fingerprint()),
+    }
+}
+
+/// A sent message as a result.
+pub(super) fn outgoing(
+    core: &Core,
+    peers: &[Peer],
+    out: &OutMail,
+    text: Option<String>,
+) -> Outgoing {
+    let row = &out.row;
+    Outgoing {
+        msg_id: row.msg_id.to_string(),
+        state: row.sent().name().to_owned(),
+        peer: name_of(core, peers, &row.to),
+        key: row.to.to_string(),
+        session: row.to_session.to_string(),
+        queued_at_ms: row.at.0,
+        task_id: row.task_id.clone(),
+        status: row.status.map(|s| s.name().to_owned()),
+        in_reply_to: row.in_reply_to.as_ref().map(ToString::to_string),
+        relays: row
+            .relays
+            .iter()
+            .map(|relay| shown_relay(&relay.url, &relay.state))
+            .collect(),
+        text: text.map(|t| render::body(&t)),
+    }
+}
+
+fn shown_relay(url: &str, state: &RelayState) -> ShownRelay {
+    let mut shown = ShownRelay {
+        url: url.to_owned(),
+        state: String::new(),
+        attempts: None,
+        next_try_ms: None,
+        problem: None,
+    };
+    match state {
+        RelayState::Waiting {
+            attempts,
+            next_at,
+            failure,
+        } => {
+            "waiting".clone_into(&mut shown.state);
+            if *attempts > 0 {
+                shown.attempts = Some(*attempts);
+                shown.next_try_ms = Some(next_at.0);
+            }
+            shown.problem = failure.as_ref().map(|f| render::attribute(&f.detail));
+        }
+        RelayState::Accepted { dropped, .. } => {
+            "accepted".clone_into(&mut shown.state);
+            shown.problem = dropped.then(|| {
+                "the recipient's queue was full; the relay dropped its oldest mail".to_owned()
+            });
+        }
+        RelayState::Refused { reason, .. } => {
+            "refused".clone_into(&mut shown.state);
+            shown.problem = Some(render::attribute(reason));
+        }
+    }
+    shown
+}
+
+/// A sent message for hosts that show text.
+pub(super) fn outgoing_text(o: &Outgoing) -> String {
+    let mut text = format!("-> {} ({}) [{}] {}", o.peer, o.session, o.state, o.msg_id);
+    if let Some(task) = &o.task_id {
+        let status = o.status.as_deref().unwrap_or("-");
+        text.push_str(&format!(" [task {task} \u{b7} {status}]"));
+    }
+    for relay in &o.relays {
+        if let Some(problem) = &relay.problem {
+            text.push_str(&format!("\n   {} {}: {problem}", relay.url, relay.state));
+        }
+    }
+    if let Some(body) = &o.text {
+        text.push('\n');
+        text.push_str(body);
+    }
+    text
+}

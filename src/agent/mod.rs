@@ -1,0 +1,31 @@
+//! Floor 5: the channel server, one process per coding-agent session.
+//!
+//! The log ([`ledger`]) decides; everything here only moves things between it, the relays and the
+//! host. Parts share one [`core::Core`] and nothing else:
+//!
+//! ```text
+//!  host <- MCP -> mcp::server ---+                 +--- poll  <- mail --- relay
+//!                                +--> ledger <-----+
+//!  host <- notices <- host::* ---+   (the log)     +--- pump  --- mail -> relay
+//!  peers.json <-> peers_file ----+                 +--- presence ------> relay
+//! ```
+//!
+//! - [`client`]: the only HTTP client. [`lease`]: who may act for the session.
+//! - [`directory`]: who is meant by a name. [`lifecycle`]: signals, the parent, liveness.
+//! - [`driver`]: start and end.
+
+pub mod client;
+pub mod clock;
+pub mod config;
+pub mod core;
+pub mod directory;
+pub mod driver;
+pub mod host;
+pub mod lease;
+pub mod ledger;
+pub mod lifecycle;
+pub mod mcp;
+pub mod peers_file;
+pub mod poll;
+pub mod presence;
+pub mod pump;

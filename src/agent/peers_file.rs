@@ -1,0 +1,467 @@
+//! `peers.json`: a projection that people may edit.
+//!
+//! The log is the truth and this file follows it, but an operator edits the file and expects it to
+//! count. Both hold, because the log knows the hash of every version that it wrote:
+//!
+//! - a version that was never written is a hand edit: its additions and removals become events;
+//! - an older version is behind (a crash, an old editor buffer, a restored backup) and is
+//!   rewritten, so that a revoked key does not come back;
+//! - a text that does not read pauses intake until it is mended: half an allowlist is the wrong
+//!   allowlist.
+//!
+//! Writers hold `peers.json.lock`, the public program's lock, from before they read until after
+//! they replaced. A new version is recorded in the log before it becomes the file: a crash in
+//! between leaves a file that is behind, and the next look mends it.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use serde_json::{Map, Value};
+
+use super::ledger::{Ledger, LedgerError};
+use crate::crypto::hash::sha256;
+use crate::domain::decide::agent::{AgentCommand, AgentReply, ImportOutcome};
+use crate::domain::query::agent::{self as query, FileVersion, Peer};
+use crate::types::limit::MAX_PEERS_FILE_BYTES;
+use crate::types::time::Clock;
+use crate::wire::peers::{Peers, PeersError};
+
+/// How long another writer of the file is waited for.
+const LOCK_WAIT: Duration = Duration::from_secs(5);
+
+/// The allowlist file. Cheap to clone.
+#[derive(Clone)]
+pub struct PeersFile(Arc<Inner>);
+
+struct Inner {
+    path: PathBuf,
+    clock: Arc<dyn Clock>,
+    checked: Mutex<Option<Checked>>,
+}
+
+/// The outcome of the last look at the file, valid while its stamp stays.
+struct Checked {
+    stamp: Stamp,
+    broken: Option<String>,
+}
+
+/// What changes when a file is written or replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    len: u64,
+    modified: Option<SystemTime>,
+    #[cfg(unix)]
+    inode: (u64, u64, i64, i64),
+}
+
+impl Stamp {
+    fn of(meta: &fs::Metadata) -> Stamp {
+        #[cfg(unix)]
+        use std::os::unix::fs::MetadataExt as _;
+        Stamp {
+            len: meta.len(),
+            modified: meta.modified().ok(),
+            #[cfg(unix)]
+            inode: (meta.dev(), meta.ino(), meta.ctime(), meta.ctime_nsec()),
+        }
+    }
+}
+
+/// What the file says, with its bytes.
+struct Read {
+    bytes: Vec<u8>,
+    stamp: Stamp,
+}
+
+impl PeersFile {
+    /// A file at a path; nothing is read yet.
+    #[must_use]
+    pub fn new(path: PathBuf, clock: Arc<dyn Clock>) -> PeersFile {
+        PeersFile(Arc::new(Inner {
+            path,
+            clock,
+            checked: Mutex::new(None),
+        }))
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0.path
+    }
+
+    /// Makes sure that the log has what the file says. Cheap while the file does not change; call
+    /// it before every decision about a sender.
+    ///
+    /// # Errors
+    ///
+    /// [`PeersFileError`]: nobody must be admitted or rejected then.
+    pub async fn ensure(&self, ledger: &Arc<Ledger>) -> Result<(), PeersFileError> {
+        if let Some(known) = self.known() {
+            return known;
+        }
+        let (this, ledger) = (self.clone(), Arc::clone(ledger));
+        run(move || this.sync(&ledger, When::Running)).await
+    }
+
+    /// As [`PeersFile::ensure`], once at the start: a missing file is written.
+    ///
+    /// # Errors
+    ///
+    /// As [`PeersFile::ensure`].
+    pub async fn start(&self, ledger: &Arc<Ledger>) -> Result<(), PeersFileError> {
+        let (this, ledger) = (self.clone(), Arc::clone(ledger));
+        run(move || this.sync(&ledger, When::Starting)).await
+    }
+
+    /// Carries out a command that changes the policy, then brings the file up to it. Durable in
+    /// the log when this returns, also when writing the file failed.
+    ///
+    /// # Errors
+    ///
+    /// [`PeersFileError`]; after [`PeersFileError::Behind`] the command has been carried out.
+    pub async fn change(
+        &self,
+        ledger: &Arc<Ledger>,
+        command: AgentCommand,
+    ) -> Result<AgentReply, PeersFileError> {
+        let (this, ledger) = (self.clone(), Arc::clone(ledger));
+        run(move || {
+            let _lock = this.lock()?;
+            this.sync_locked(&ledger, When::Running)?;
+            let reply = ledger.submit_blocking(command)?;
+            match this.sync_locked(&ledger, When::Running) {
+                Ok(()) => Ok(reply),
+                Err(e) => Err(PeersFileError::Behind(e.to_string())),
+            }
+        })
+        .await
+    }
+
+    /// The outcome of the last look, if the file is still the same.
+    fn known(&self) -> Option<Result<(), PeersFileError>> {
+        let stamp = Stamp::of(&fs::metadata(&self.0.path).ok()?);
+        let checked = self
+            .0
+            .checked
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let checked = checked.as_ref().filter(|c| c.stamp == stamp)?;
+        Some(match &checked.broken {
+            None => Ok(()),
+            Some(reason) => Err(self.broken(reason.clone())),
+        })
+    }
+
+    fn broken(&self, reason: String) -> PeersFileError {
+        PeersFileError::Broken {
+            path: self.0.path.clone(),
+            reason,
+        }
+    }
+
+    fn sync(&self, ledger: &Ledger, when: When) -> Result<(), PeersFileError> {
+        let _lock = self.lock()?;
+        self.sync_locked(ledger, when)
+    }
+
+    fn sync_locked(&self, ledger: &Ledger, when: When) -> Result<(), PeersFileError> {
+        let found = match self.read() {
+            Ok(found) => found,
+            Err(e) if e.kind() == io::ErrorKind::NotFound && when == When::Starting => {
+                return self.create(ledger);
+            }
+            Err(source) => return Err(self.io(source)),
+        };
+        let outcome = self.follow(ledger, &found);
+        let broken = match &outcome {
+            Ok(()) => None,
+            Err(PeersFileError::Broken { reason, .. }) => Some(reason.clone()),
+            Err(_) => return outcome,
+        };
+        // After a rewrite the file has a new stamp.
+        let stamp = match broken {
+            Some(_) => found.stamp,
+            None => Stamp::of(&fs::metadata(&self.0.path).map_err(|e| self.io(e))?),
+        };
+        self.remember(stamp, broken);
+        outcome
+    }
+
+    fn remember(&self, stamp: Stamp, broken: Option<String>) {
+        *self
+            .0
+            .checked
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(Checked { stamp, broken });
+    }
+
+    /// Writes a file where there is none: the log's peers, or nobody.
+    fn create(&self, ledger: &Ledger) -> Result<(), PeersFileError> {
+        let peers = ledger.read_blocking(|s| Ok(query::peers(s)?))?;
+        tracing::warn!(
+            "no peers file at {}; writing one with {} peers",
+            self.0.path.display(),
+            peers.len()
+        );
+        let parent = self.0.path.parent().unwrap_or(Path::new("."));
+        if !parent.as_os_str().is_empty() {
+            create_private_dir(parent).map_err(|e| self.io(e))?;
+        }
+        self.publish(ledger, &Map::new(), &peers)?;
+        let stamp = Stamp::of(&fs::metadata(&self.0.path).map_err(|e| self.io(e))?);
+        self.remember(stamp, None);
+        Ok(())
+    }
+
+    /// Brings log and file together, whoever is ahead.
+    fn follow(&self, ledger: &Ledger, found: &Read) -> Result<(), PeersFileError> {
+        let hash = sha256(&found.bytes);
+        let version = ledger.read_blocking(|s| Ok(query::file_version(s, &hash)?))?;
+        let parsed = std::str::from_utf8(&found.bytes)
+            .map_err(|_| "not UTF-8".to_owned())
+            .and_then(|text| Peers::parse(text).map_err(|e| e.to_string()));
+        match (version, &parsed) {
+            (FileVersion::Current, _) => {}
+            (FileVersion::Behind, _) => tracing::warn!(
+                "{} is an older version than the log's; it is brought up to date",
+                self.0.path.display()
+            ),
+            (FileVersion::Unknown, Err(reason)) => return Err(self.broken(reason.clone())),
+            (FileVersion::Unknown, Ok(peers)) => self.import(ledger, peers, hash)?,
+        }
+        let peers = ledger.read_blocking(|s| Ok(query::peers(s)?))?;
+        let same = parsed.as_ref().is_ok_and(|p| is_same(p, &peers));
+        if !same {
+            let base = serde_json::from_slice(&found.bytes).unwrap_or_default();
+            return self.publish(ledger, &base, &peers);
+        }
+        if version != FileVersion::Current {
+            self.record(ledger, hash)?;
+        }
+        Ok(())
+    }
+
+    fn import(&self, ledger: &Ledger, peers: &Peers, hash: [u8; 32]) -> Result<(), PeersFileError> {
+        for warning in peers.warnings() {
+            tracing::warn!(
+                "peer {:?} in the peers file: {}",
+                warning.name,
+                warning.reason
+            );
+        }
+        let command = AgentCommand::ImportPeers {
+            entries: peers.iter().map(|(n, k)| (n.to_owned(), k)).collect(),
+            sha256: hash,
+            now: self.0.clock.now(),
+        };
+        match ledger.submit_blocking(command) {
+            Ok(AgentReply::Imported(outcome)) => {
+                report(&outcome);
+                Ok(())
+            }
+            Ok(_) => Ok(()),
+            // The log does not take this text, so it counts as little as one that does not read.
+            Err(LedgerError::Refused(refusal)) => Err(self.broken(refusal.to_string())),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    fn record(&self, ledger: &Ledger, hash: [u8; 32]) -> Result<(), PeersFileError> {
+        ledger.submit_blocking(AgentCommand::PublishPeers {
+            sha256: hash,
+            now: self.0.clock.now(),
+        })?;
+        Ok(())
+    }
+
+    /// Makes the log's peers the file. Members of an entry that are not ours stay.
+    fn publish(
+        &self,
+        ledger: &Ledger,
+        base: &Map<String, Value>,
+        peers: &[Peer],
+    ) -> Result<(), PeersFileError> {
+        let text = merged(base, peers)?;
+        self.record(ledger, sha256(text.as_bytes()))?;
+        replace(&self.0.path, text.as_bytes()).map_err(|e| self.io(e))
+    }
+
+    fn read(&self) -> io::Result<Read> {
+        let file = File::open(&self.0.path)?;
+        let stamp = Stamp::of(&file.metadata()?);
+        let limit = u64::try_from(MAX_PEERS_FILE_BYTES).unwrap_or(u64::MAX);
+        let mut bytes = Vec::new();
+        file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+        Ok(Read { bytes, stamp })
+    }
+
+    fn lock(&self) -> Result<File, PeersFileError> {
+        let path = lock_path(&self.0.path);
+        let failed = |source| PeersFileError::Io {
+            path: path.clone(),
+            source,
+        };
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = match options.open(&path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                let parent = path.parent().unwrap_or(Path::new("."));
+                create_private_dir(parent).map_err(failed)?;
+                options.open(&path).map_err(failed)?
+            }
+            opened => opened.map_err(failed)?,
+        };
+        let deadline = Instant::now() + LOCK_WAIT;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(file),
+                Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                Err(TryLockError::WouldBlock) => return Err(PeersFileError::Locked { path }),
+                Err(TryLockError::Error(e)) => return Err(failed(e)),
+            }
+        }
+    }
+
+    fn io(&self, source: io::Error) -> PeersFileError {
+        PeersFileError::Io {
+            path: self.0.path.clone(),
+            source,
+        }
+    }
+}
+
+/// Whether a missing file is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum When {
+    Starting,
+    Running,
+}
+
+async fn run<T: Send + 'static>(
+    f: impl FnOnce() -> Result<T, PeersFileError> + Send + 'static,
+) -> Result<T, PeersFileError> {
+    tokio::task::spawn_blocking(f)
+        .await
+        .unwrap_or(Err(PeersFileError::Stopped))
+}
+
+fn report(outcome: &ImportOutcome) {
+    for (name, key) in &outcome.added {
+        tracing::warn!("peers file edited by hand: {name:?} ({key}) may write to this identity");
+    }
+    for (name, key) in &outcome.removed {
+        tracing::warn!("peers file edited by hand: {name:?} ({key}) is revoked");
+    }
+    for (name, key) in &outcome.held {
+        tracing::warn!("{name:?} ({key}) was revoked and does not come back through the file");
+    }
+}
+
+fn is_same(file: &Peers, log: &[Peer]) -> bool {
+    file.len() == log.len() && log.iter().all(|p| file.key_of(&p.petname) == Some(p.key))
+}
+
+/// The text of the file for the log's peers. What `base` says of them beside the key stays.
+fn merged(base: &Map<String, Value>, peers: &[Peer]) -> Result<String, PeersError> {
+    let object: Map<String, Value> = peers
+        .iter()
+        .map(|peer| {
+            let mut entry = match base.get(&peer.petname) {
+                Some(Value::Object(members)) => members.clone(),
+                _ => Map::new(),
+            };
+            entry.insert("key".to_owned(), Value::String(peer.key.to_string()));
+            (peer.petname.clone(), Value::Object(entry))
+        })
+        .collect();
+    Peers::parse(&Value::Object(object).to_string())?.print()
+}
+
+fn lock_path(path: &Path) -> PathBuf {
+    let mut name = path.file_name().map_or_else(OsString::new, OsString::from);
+    name.push(".lock");
+    path.with_file_name(name)
+}
+
+/// Replaces a file in one step: readers see the old text or the new one, also after a crash. The
+/// rights of the old file stay.
+fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
+    // A symbolic link keeps pointing to the file that it names.
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let mut temp = tempfile::Builder::new()
+        .prefix(".peers-")
+        .tempfile_in(parent)?;
+    if let Ok(meta) = fs::metadata(&path) {
+        temp.as_file().set_permissions(meta.permissions())?;
+    }
+    temp.write_all(text)?;
+    temp.as_file().sync_all()?;
+    temp.persist(&path).map_err(|e| e.error)?;
+    #[cfg(unix)]
+    File::open(parent)?.sync_all()?;
+    Ok(())
+}
+
+fn create_private_dir(dir: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(dir)
+}
+
+/// The allowlist cannot be relied upon.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PeersFileError {
+    /// The file does not read. Intake pauses until it is mended.
+    #[error("{} is broken, and no mail is taken in until it is mended: {reason}", path.display())]
+    Broken {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The file cannot be used.
+    #[error("cannot use {}: {source}", path.display())]
+    Io {
+        /// The path.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Another writer does not finish.
+    #[error("another process holds {} for too long", path.display())]
+    Locked {
+        /// The lock file.
+        path: PathBuf,
+    },
+    /// The log was changed, but the file could not be brought up to it.
+    #[error("the change counts, but the peers file could not be written: {0}")]
+    Behind(String),
+    /// The log's peers do not print.
+    #[error(transparent)]
+    Text(#[from] PeersError),
+    /// The log did not answer.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// The program is ending.
+    #[error("the program is ending")]
+    Stopped,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,191 @@
+use super::*;
+use crate::agent::clock::SystemClock;
+use crate::crypto::sign::SigningIdentity;
+use crate::event::agent::Origin;
+use crate::store::{Location, OpenOptions as StoreOptions};
+use crate::types::id::PublicKey;
+use crate::types::secret::Secret;
+use crate::types::time::UnixMillis;
+
+fn key(byte: u8) -> PublicKey {
+    SigningIdentity::from_seed(&Secret::new([byte; 32])).public()
+}
+
+struct Rig {
+    dir: tempfile::TempDir,
+    ledger: Arc<Ledger>,
+    file: PeersFile,
+}
+
+impl Rig {
+    async fn new() -> Rig {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = Arc::new(SystemClock);
+        let options = StoreOptions::exclusive(Location::Memory);
+        let ledger = Ledger::start(options, clock.clone()).unwrap();
+        let mut head = ledger.follow();
+        while !ledger.is_open() {
+            let _ = tokio::time::timeout(Duration::from_millis(20), head.changed()).await;
+        }
+        let file = PeersFile::new(dir.path().join("peers.json"), clock);
+        Rig { dir, ledger, file }
+    }
+
+    fn write(&self, text: &str) {
+        let temp = self.dir.path().join("edit");
+        fs::write(&temp, text).unwrap();
+        fs::rename(temp, self.file.path()).unwrap();
+    }
+
+    fn text(&self) -> String {
+        fs::read_to_string(self.file.path()).unwrap()
+    }
+
+    async fn ensure(&self) -> Result<(), PeersFileError> {
+        self.file.ensure(&self.ledger).await
+    }
+
+    fn names(&self) -> Vec<(String, PublicKey)> {
+        let peers = self.ledger.read_blocking(|s| Ok(query::peers(s)?)).unwrap();
+        peers.into_iter().map(|p| (p.petname, p.key)).collect()
+    }
+
+    async fn add(&self, name: &str, byte: u8) -> Result<AgentReply, PeersFileError> {
+        let command = AgentCommand::AddPeer {
+            petname: name.into(),
+            key: key(byte),
+            origin: Origin::Tool,
+            lease: None,
+            now: UnixMillis(1),
+        };
+        self.file.change(&self.ledger, command).await
+    }
+
+    async fn remove(&self, name: &str) {
+        let command = AgentCommand::RemovePeer {
+            petname: name.into(),
+            origin: Origin::Tool,
+            lease: None,
+            now: UnixMillis(1),
+        };
+        self.file.change(&self.ledger, command).await.unwrap();
+    }
+}
+
+fn entry(name: &str, byte: u8) -> String {
+    format!("{{\"{name}\":{{\"key\":\"{}\"}}}}", key(byte))
+}
+
+#[tokio::test]
+async fn a_hand_edit_adds_and_removes_and_keeps_its_layout() {
+    let rig = Rig::new().await;
+    rig.write(&entry("a", 1));
+    rig.ensure().await.unwrap();
+    assert_eq!(rig.names(), [("a".to_owned(), key(1))]);
+    assert_eq!(rig.text(), entry("a", 1));
+    rig.write(&entry("b", 2));
+    rig.ensure().await.unwrap();
+    assert_eq!(rig.names(), [("b".to_owned(), key(2))]);
+}
+
+#[tokio::test]
+async fn a_broken_text_changes_nothing_and_is_an_error_until_it_is_mended() {
+    let rig = Rig::new().await;
+    rig.write(&entry("a", 1));
+    rig.ensure().await.unwrap();
+    for broken in ["", "[]", "{", "{\"a\":{\"key\":\"x\"}}"] {
+        rig.write(broken);
+        for _ in 0..2 {
+            let e = rig.ensure().await.unwrap_err();
+            assert!(
+                matches!(e, PeersFileError::Broken { .. }),
+                "{broken:?}: {e}"
+            );
+        }
+        assert!(rig.add("b", 2).await.is_err());
+        assert_eq!(rig.names().len(), 1);
+        assert_eq!(rig.text(), broken);
+    }
+    rig.write(&entry("a", 1));
+    rig.ensure().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_older_version_does_not_bring_a_revoked_key_back() {
+    let rig = Rig::new().await;
+    rig.write("{}");
+    rig.add("a", 1).await.unwrap();
+    let old = rig.text();
+    rig.remove("a").await;
+    assert_eq!(rig.text(), "{}\n");
+    rig.write(&old);
+    rig.ensure().await.unwrap();
+    assert_eq!(rig.names(), []);
+    assert_eq!(rig.text(), "{}\n");
+}
+
+#[tokio::test]
+async fn members_that_are_not_ours_survive_our_writing() {
+    let rig = Rig::new().await;
+    let note = format!("{{\"a\":{{\"key\":\"{}\",\"may\":{{\"x\":[1]}}}}}}", key(1));
+    rig.write(&note);
+    rig.add("b", 2).await.unwrap();
+    let value: Value = serde_json::from_str(&rig.text()).unwrap();
+    assert_eq!(value["a"]["may"]["x"][0], 1);
+    assert_eq!(value["b"]["key"], key(2).to_string());
+}
+
+#[tokio::test]
+async fn two_writers_lose_nothing() {
+    let rig = Arc::new(Rig::new().await);
+    rig.write("{}");
+    let other = PeersFile::new(rig.file.path().to_owned(), Arc::new(SystemClock));
+    let mut tasks = tokio::task::JoinSet::new();
+    for byte in 1..=8 {
+        let (rig, other) = (Arc::clone(&rig), other.clone());
+        tasks.spawn(async move {
+            let file = if byte % 2 == 0 { &rig.file } else { &other };
+            let command = AgentCommand::AddPeer {
+                petname: format!("p{byte}"),
+                key: key(byte),
+                origin: Origin::Tool,
+                lease: None,
+                now: UnixMillis(1),
+            };
+            file.change(&rig.ledger, command).await.unwrap();
+        });
+    }
+    while let Some(done) = tasks.join_next().await {
+        done.unwrap();
+    }
+    assert_eq!(Peers::parse(&rig.text()).unwrap().len(), 8);
+    assert_eq!(rig.names().len(), 8);
+}
+
+#[tokio::test]
+async fn a_file_that_lags_behind_a_crash_is_brought_up_to_the_log() {
+    let rig = Rig::new().await;
+    rig.write("{}");
+    rig.ensure().await.unwrap();
+    // The command was durable, the process died before it wrote the file.
+    let command = AgentCommand::AddPeer {
+        petname: "a".into(),
+        key: key(1),
+        origin: Origin::Tool,
+        lease: None,
+        now: UnixMillis(1),
+    };
+    rig.ledger.submit(command).await.unwrap();
+    let again = PeersFile::new(rig.file.path().to_owned(), Arc::new(SystemClock));
+    again.start(&rig.ledger).await.unwrap();
+    assert_eq!(Peers::parse(&rig.text()).unwrap().key_of("a"), Some(key(1)));
+}
+
+#[tokio::test]
+async fn a_missing_file_is_written_at_the_start_and_an_error_later() {
+    let rig = Rig::new().await;
+    rig.file.start(&rig.ledger).await.unwrap();
+    assert_eq!(rig.text(), "{}\n");
+    fs::remove_file(rig.file.path()).unwrap();
+    assert!(matches!(rig.ensure().await, Err(PeersFileError::Io { .. })));
+}

@@ -1,0 +1,345 @@
+//! `interlink-mcp`: flags and environment of the channel server, and of its `wait` listener.
+//!
+//! Exit codes: 0 ended in order, 1 cannot run, 2 wrong usage; `wait` exits with 2 to wake its host.
+
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::builder::FalseyValueParser;
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+
+use super::exit::Exit;
+use super::units::duration_ms;
+use super::{logging, out, paths};
+use crate::agent::clock::{OsEntropy, random_hex};
+use crate::agent::config::{AgentConfig, RelayListError, StorePlace, parse_relays};
+use crate::agent::driver::{self, StartError};
+use crate::agent::host::claude_hook::{self, Waited};
+use crate::agent::lifecycle::Parent;
+use crate::crypto::hash::sha256;
+use crate::domain::gate::Windows;
+use crate::keystore::KeyPermissions;
+use crate::types::entropy::EntropyError;
+use crate::types::id::{PublicKey, SessionId, SessionIdError};
+
+const PROGRAM: &str = "interlink-mcp";
+
+/// The channel server: one per coding-agent session, spoken to in MCP over standard input and
+/// output.
+#[derive(Debug, Parser)]
+#[command(name = PROGRAM, version, args_conflicts_with_subcommands = false)]
+struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What the server and the listener must agree on.
+#[derive(Debug, ClapArgs)]
+struct Common {
+    /// The secret key [default: ~/.config/interlink/id.key]
+    #[arg(long, value_name = "PATH", env = "INTERLINK_KEY", global = true)]
+    key: Option<PathBuf>,
+
+    /// Load a key that other users of this machine can read
+    #[arg(long, env = "INTERLINK_INSECURE_KEY_PERMISSIONS", value_parser = FalseyValueParser::new(), global = true)]
+    insecure_key_permissions: bool,
+
+    /// The list of who may write [default: ~/.config/interlink/peers.json]
+    #[arg(long, value_name = "PATH", env = "INTERLINK_PEERS", global = true)]
+    peers: Option<PathBuf>,
+
+    /// The relays, separated by commas
+    #[arg(
+        long,
+        value_name = "URL,...",
+        env = "INTERLINK_URL",
+        default_value = "http://127.0.0.1:9440",
+        global = true
+    )]
+    url: String,
+
+    /// The identity's store [default:
+    /// $XDG_STATE_HOME/interlink/agent/<public key>/agent.redb]
+    #[arg(long, value_name = "PATH", env = "INTERLINK_AGENT_DB", global = true)]
+    db: Option<PathBuf>,
+
+    /// One store for all sessions of the identity, or one for each, where file locks do not work
+    #[arg(
+        long,
+        value_enum,
+        env = "INTERLINK_STORE_MODE",
+        default_value = "shared",
+        global = true
+    )]
+    store_mode: StoreMode,
+
+    /// Keep everything in memory: gone when the process ends
+    #[arg(long, env = "INTERLINK_MEMORY", value_parser = FalseyValueParser::new(), global = true)]
+    memory: bool,
+
+    /// This node's name for itself [default: the first characters of the public key]
+    #[arg(long, value_name = "TEXT", env = "INTERLINK_NAME", global = true)]
+    name: Option<String>,
+
+    /// The session [default: what the host says, else a random one]
+    #[arg(long, value_name = "ID", env = "INTERLINK_SESSION", global = true)]
+    session: Option<String>,
+
+    /// How long ago a peer's message may have been signed
+    #[arg(long, value_name = "TIME", env = "INTERLINK_MAX_AGE", default_value = "14d", value_parser = duration_ms, global = true)]
+    max_age: u64,
+
+    /// How long ago a stranger's pairing message may have been signed
+    #[arg(long, value_name = "TIME", env = "INTERLINK_MAX_AGE_STRANGER", default_value = "24h", value_parser = duration_ms, global = true)]
+    max_age_stranger: u64,
+
+    /// How far in the future a message may be signed: how wrong clocks may be
+    #[arg(long, value_name = "TIME", env = "INTERLINK_MAX_AHEAD", default_value = "60s", value_parser = duration_ms, global = true)]
+    max_ahead: u64,
+
+    /// The host [only `claude` in this version]
+    #[arg(
+        long,
+        value_enum,
+        env = "INTERLINK_HOST",
+        default_value = "claude",
+        global = true
+    )]
+    host: Host,
+
+    /// Wake the host through its channel: 1 or true
+    #[arg(long, env = "INTERLINK_CHANNELS", value_parser = FalseyValueParser::new(), hide = true, global = true)]
+    channels: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum StoreMode {
+    Shared,
+    Exclusive,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Host {
+    Claude,
+    Codex,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Wait until mail is worth waking the session, then exit with 2 and the notice on standard
+    /// error. For an asynchronous hook of the host
+    Wait {
+        /// Exit for renewal after this many seconds without mail
+        #[arg(long, value_name = "SECONDS", default_value_t = 3000, value_parser = clap::value_parser!(u64).range(1..=2_592_000))]
+        renew_after_secs: u64,
+    },
+}
+
+/// Why the program does not run.
+#[derive(Debug, thiserror::Error)]
+enum McpError {
+    #[error(transparent)]
+    Paths(#[from] paths::PathsError),
+    #[error(transparent)]
+    Relays(#[from] RelayListError),
+    #[error("--session: {0}")]
+    Session(#[from] SessionIdError),
+    #[error(transparent)]
+    Entropy(#[from] EntropyError),
+    #[error("cannot start the runtime: {0}")]
+    Runtime(#[source] io::Error),
+    #[error(transparent)]
+    Start(#[from] StartError),
+    #[error("cannot listen: {0}")]
+    Listen(#[source] io::Error),
+}
+
+impl McpError {
+    const fn exit(&self) -> Exit {
+        match self {
+            McpError::Relays(_) | McpError::Session(_) => Exit::Usage,
+            _ => Exit::Failure,
+        }
+    }
+}
+
+/// The program: reads the process's arguments and ends the process with its exit code. Threads
+/// that wait for input do not hold it up.
+pub fn main() -> ! {
+    let parent = Parent::now();
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        // Help and version are errors to clap, with exit code 0.
+        Err(e) => {
+            let _ = e.print();
+            std::process::exit(e.exit_code());
+        }
+    };
+    logging::init();
+    let code = match args.command {
+        Some(Command::Wait { renew_after_secs }) => {
+            wait(&args.common, Duration::from_secs(renew_after_secs))
+        }
+        None => serve(args.common, parent),
+    };
+    let code = code.unwrap_or_else(|e| {
+        out::failure(PROGRAM, &e, None);
+        e.exit().code()
+    });
+    std::process::exit(i32::from(code))
+}
+
+fn serve(common: Common, parent: Parent) -> Result<u8, McpError> {
+    let env = paths::process_env;
+    let relays = parse_relays(common.url.split(','))?;
+    for relay in relays.iter().filter(|r| !r.is_loopback()) {
+        tracing::warn!("{relay} is not on this machine: messages are signed, but not encrypted");
+    }
+    if common.host == Host::Codex {
+        tracing::warn!("--host codex has no wake-up in this version; mail is there to be fetched");
+    }
+    let key = common.key_path()?;
+    let identity = crate::keystore::load(&key, common.permissions()).map_err(StartError::from)?;
+    let session = match common.session(&|name| env(name))? {
+        Some(session) => session,
+        None => SessionId::parse(&random_hex::<4>(&OsEntropy)?)?,
+    };
+    let config = AgentConfig {
+        peers: match &common.peers {
+            Some(path) => path.clone(),
+            None => paths::peers_file(&env)?,
+        },
+        store: common.store(&identity.public(), &session)?,
+        key_permissions: common.permissions(),
+        key,
+        relays,
+        name: common.name.clone(),
+        session,
+        windows: Windows {
+            past_peer_ms: common.max_age,
+            past_stranger_ms: common.max_age_stranger,
+            future_ms: common.max_ahead,
+        },
+        channels: common.channels,
+    };
+    tracing::info!(
+        "identity {} session {}",
+        identity.public().fingerprint(),
+        config.session
+    );
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(McpError::Runtime)?;
+    let code = runtime.block_on(driver::serve(config, identity, parent))?;
+    // Waits for nothing: a read of standard input cannot be interrupted.
+    std::mem::forget(runtime);
+    Ok(code)
+}
+
+fn wait(common: &Common, limit: Duration) -> Result<u8, McpError> {
+    if common.channels {
+        return Ok(0);
+    }
+    let env = paths::process_env;
+    let session = match common.session(&|_| None)? {
+        Some(session) => session,
+        None => match hook_session() {
+            Some(session) => session,
+            None => match common.session(&|name| env(name))? {
+                Some(session) => session,
+                None => SessionId::parse("main")?,
+            },
+        },
+    };
+    let identity = crate::keystore::load(&common.key_path()?, common.permissions())
+        .map_err(StartError::from)?;
+    let place = common.store(&identity.public(), &session)?;
+    match claude_hook::wait(&place, &session, limit).map_err(McpError::Listen)? {
+        Waited::Silent => Ok(0),
+        Waited::Wake(text) => {
+            let _ = writeln!(io::stderr().lock(), "{text}");
+            Ok(2)
+        }
+    }
+}
+
+/// The session that a hook names on standard input.
+fn hook_session() -> Option<SessionId> {
+    use std::io::IsTerminal as _;
+    #[derive(serde::Deserialize)]
+    struct Hook {
+        session_id: String,
+    }
+    let stdin = io::stdin();
+    if stdin.is_terminal() {
+        return None;
+    }
+    let mut text = String::new();
+    stdin
+        .lock()
+        .take(64 * 1024)
+        .read_to_string(&mut text)
+        .ok()?;
+    let hook: Hook = serde_json::from_str(&text).ok()?;
+    SessionId::parse(hook.session_id.trim()).ok()
+}
+
+impl Common {
+    fn permissions(&self) -> KeyPermissions {
+        if self.insecure_key_permissions {
+            KeyPermissions::AllowOpen
+        } else {
+            KeyPermissions::Private
+        }
+    }
+
+    fn key_path(&self) -> Result<PathBuf, McpError> {
+        Ok(match &self.key {
+            Some(path) => path.clone(),
+            None => paths::key_file(&paths::process_env)?,
+        })
+    }
+
+    /// The session that the flag names, else the host.
+    fn session(&self, env: paths::Env<'_>) -> Result<Option<SessionId>, McpError> {
+        let named = self
+            .session
+            .as_deref()
+            .map(str::trim)
+            .filter(|s| !s.is_empty());
+        if let Some(text) = named {
+            return Ok(Some(SessionId::parse(text)?));
+        }
+        let host = env("CLAUDE_CODE_SESSION_ID").and_then(|v| v.into_string().ok());
+        Ok(host.and_then(|text| SessionId::parse(text.trim()).ok()))
+    }
+
+    fn store(&self, key: &PublicKey, session: &SessionId) -> Result<StorePlace, McpError> {
+        if self.memory {
+            return Ok(StorePlace::Memory);
+        }
+        let shared = match &self.db {
+            Some(path) => path.clone(),
+            None => paths::agent_db(&paths::process_env, key)?,
+        };
+        Ok(match self.store_mode {
+            StoreMode::Shared => StorePlace::Shared(shared),
+            StoreMode::Exclusive => StorePlace::Exclusive(session_store(&shared, session)),
+        })
+    }
+}
+
+/// The store of one session, beside where the shared one would be. Session ids are free text, so
+/// the name is a digest.
+fn session_store(shared: &Path, session: &SessionId) -> PathBuf {
+    let digest = sha256(session.as_str().as_bytes());
+    let short = digest.first_chunk::<16>().copied().unwrap_or_default();
+    let name = format!("session-{}.redb", data_encoding::HEXLOWER.encode(&short));
+    shared.with_file_name(name)
+}

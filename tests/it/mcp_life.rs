@@ -1,0 +1,127 @@
+//! How a channel server starts and ends.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::mcp_support::{Agent, FakeRelay, Home, eventually, signal};
+
+/// The hosts' patience, times the slowness of a loaded machine.
+const AT_ONCE: Duration = Duration::from_secs(5);
+
+#[test]
+fn it_ends_at_once_whoever_asks_although_a_relay_hangs_and_input_stays_open() {
+    let relay = FakeRelay::start(|_| None);
+    for ask in ["TERM", "INT", "HUP", "eof"] {
+        let home = Home::new(1);
+        let mut agent = home.start(&relay.url(), "s");
+        agent.send("self", "other", "never taken");
+        let asked = Instant::now();
+        if ask == "eof" {
+            agent.close_stdin();
+        } else {
+            agent.signal(ask);
+        }
+        let status = agent.wait();
+        assert!(asked.elapsed() < AT_ONCE, "{ask}: {:?}", asked.elapsed());
+        assert_eq!(status.code(), Some(0), "{ask}: {}", agent.stderr());
+    }
+}
+
+#[test]
+fn it_ends_when_its_parent_dies_although_input_stays_open() {
+    let home = Home::new(1);
+    let server = home.command("http://127.0.0.1:9", "s");
+    let mut shell = Command::new("sh");
+    shell
+        .args([
+            "-c",
+            r#"exec 3<&0; "$@" <&3 >/dev/null 2>&1 & echo $!; wait"#,
+            "sh",
+        ])
+        .arg(server.get_program())
+        .args(server.get_args())
+        .env_clear()
+        .env("HOME", home.path())
+        .env("PATH", std::env::var_os("PATH").unwrap())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    let mut shell = shell.spawn().unwrap();
+    let held_open = shell.stdin.take();
+    let mut line = String::new();
+    let mut stdout = std::io::BufReader::new(shell.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut stdout, &mut line).unwrap();
+    let pid: u32 = line.trim().parse().unwrap();
+    // Its store exists: it is past its start, and knows its parent.
+    eventually("the start", || {
+        let state = home.path().join(".local/state/interlink/agent");
+        state.exists().then_some(())
+    });
+    signal(shell.id(), "KILL");
+    shell.wait().unwrap();
+    eventually("the end of the orphan", || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+        stat.map_or(true, |s| s.contains(") Z ")).then_some(())
+    });
+    drop(held_open);
+}
+
+#[test]
+fn input_that_ends_before_initialize_is_a_failure() {
+    let home = Home::new(1);
+    let mut agent = Agent::raw(home.command("http://127.0.0.1:9", "s"));
+    agent.close_stdin();
+    assert_eq!(agent.wait().code(), Some(1));
+}
+
+fn refused(home: &Home, change: impl FnOnce(&mut Command)) -> (Option<i32>, String) {
+    let mut command = home.command("http://127.0.0.1:9", "s");
+    change(&mut command);
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    assert!(output.stdout.is_empty());
+    (
+        output.status.code(),
+        String::from_utf8(output.stderr).unwrap(),
+    )
+}
+
+#[test]
+fn what_cannot_work_is_refused_at_the_start_with_what_to_do() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let home = Home::new(1);
+    for bad in ["", ",", "https://a", "127.0.0.1:9440", "http://a/b"] {
+        let mut command = home.command(bad, "s");
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{bad:?}");
+    }
+    let mut command = home.command("http://127.0.0.1:9", "a#b");
+    assert_eq!(
+        command.stdin(Stdio::null()).output().unwrap().status.code(),
+        Some(2)
+    );
+    let key = home.path().join("id.key");
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let (code, text) = refused(&home, |_| {});
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("chmod 600"), "{text}");
+    let (code, text) = refused(&home, |c| {
+        c.arg("--insecure-key-permissions");
+    });
+    assert!(
+        code == Some(1) && text.contains("before initialize"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_missing_peers_file_is_written_private_and_empty() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let home = Home::new(1);
+    std::fs::remove_file(home.peers_path()).unwrap();
+    let agent = home.start("http://127.0.0.1:9", "s");
+    let meta = eventually("the file", || std::fs::metadata(home.peers_path()).ok());
+    assert_eq!(meta.permissions().mode() & 0o777, 0o600);
+    assert_eq!(home.peers(), serde_json::json!({}));
+    eventually("the report", || {
+        agent.stderr().contains("no peers file").then_some(())
+    });
+}

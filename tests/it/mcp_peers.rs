@@ -1,0 +1,81 @@
+//! The allowlist file beside a running channel server.
+
+use serde_json::json;
+
+use crate::http::Bus;
+use crate::mcp_support::{Home, eventually, friends};
+
+#[test]
+fn tools_and_hands_edit_one_list() {
+    let home = Home::new(1);
+    let (x, y) = (Home::new(2).key, Home::new(3).key);
+    let mut agent = home.start("http://127.0.0.1:9", "s");
+    home.write_peers(&json!({ "x": { "key": x, "note": [1, 2] } }));
+    let listed = agent.call("list_peers", &json!({}));
+    assert_eq!(listed["peers"][0]["petname"], "x");
+    assert_eq!(listed["peers"][0]["origin"], "file");
+    let added = agent.call("add_peer", &json!({ "petname": "y", "key": y }));
+    assert_eq!(added["changed"], true);
+    assert_eq!(
+        home.peers(),
+        json!({ "x": { "key": x, "note": [1, 2] }, "y": { "key": y } })
+    );
+    for (name, key) in [("x", y), ("z", y)] {
+        let answer = agent.call_raw("add_peer", &json!({ "petname": name, "key": key }));
+        assert_eq!(answer["error"]["code"], -32603, "{answer}");
+    }
+    let removed = agent.call("remove_peer", &json!({ "petname": "x" }));
+    assert_eq!(
+        (&removed["removed"], &removed["key"]),
+        (&json!(true), &json!(x))
+    );
+    assert_eq!(home.peers(), json!({ "y": { "key": y } }));
+    assert_eq!(
+        agent.call("remove_peer", &json!({ "petname": "x" }))["removed"],
+        false
+    );
+}
+
+#[test]
+fn a_broken_file_pauses_intake_and_a_mended_one_resumes_it() {
+    let bus = Bus::start();
+    let url = format!("http://{}", bus.addr);
+    let (a, b) = friends();
+    let (mut alice, mut bob) = (a.start(&url, "sa"), b.start(&url, "sb"));
+    bob.call("list_peers", &json!({}));
+    b.write_peers_text("{ \"a\": ");
+    let id = alice.send("b", "sb", "held");
+    alice.wait_state(&id, "bus_accepted");
+    eventually("the report", || {
+        bob.stderr().contains("mail stays on").then_some(())
+    });
+    let inbox = bob.call("receive_messages", &json!({}));
+    assert_eq!(inbox["messages"], json!([]));
+    assert!(
+        inbox["note"].as_str().unwrap().contains("is broken"),
+        "{inbox}"
+    );
+    assert_eq!(
+        bob.call_raw("list_peers", &json!({}))["error"]["code"],
+        -32603
+    );
+    b.write_peers(&json!({ "a": { "key": a.key } }));
+    assert_eq!(bob.inbox_of(1)[0]["receipt"]["msg_id"], *id);
+}
+
+#[test]
+fn who_is_struck_from_the_file_cannot_write_any_more() {
+    let bus = Bus::start();
+    let url = format!("http://{}", bus.addr);
+    let (a, b) = friends();
+    let (mut alice, mut bob) = (a.start(&url, "sa"), b.start(&url, "sb"));
+    alice.send("b", "sb", "one");
+    bob.inbox_of(1);
+    b.write_peers(&json!({}));
+    let id = alice.send("b", "sb", "two");
+    alice.wait_state(&id, "bus_accepted");
+    eventually("the gate", || {
+        bob.stderr().contains("not a listed peer").then_some(())
+    });
+    assert_eq!(bob.inbox().len(), 1);
+}
