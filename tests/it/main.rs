@@ -18,6 +18,14 @@ mod http;
 mod http_contract;
 #[cfg(feature = "cli")]
 mod keygen;
+#[cfg(all(
+    unix,
+    feature = "agent",
+    feature = "bus",
+    feature = "cli",
+    feature = "testkit"
+))]
+mod kill;
 mod lexer;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod mcp_life;
