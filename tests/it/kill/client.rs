@@ -225,6 +225,15 @@ impl Client {
         Ok(Some(mail.len()))
     }
 
+    /// Messages that no relay has taken. Nobody may kill the server meanwhile.
+    pub(crate) fn pending(&mut self) -> Vec<Value> {
+        let link = self.link().expect("it lives");
+        let answer = link.call("list_pending", &json!({})).expect("it lives");
+        let pending = answer.unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(pending["refused"], json!([]));
+        pending["pending"].as_array().unwrap().clone()
+    }
+
     fn acknowledge(&mut self, recorder: &Recorder, receipts: &[&Value]) -> Result<(), Gone> {
         let keys: Vec<String> = receipts
             .iter()

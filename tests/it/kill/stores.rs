@@ -24,8 +24,14 @@ pub(crate) fn agent_store(home: &Home) -> PathBuf {
     state.join(home.key.to_string()).join("agent.redb")
 }
 
-fn records<D: Domain>(path: &Path, mode: Mode) -> (Snapshot, Vec<Recorded<D::Event>>) {
-    let snapshot = Reader::open(path, mode).unwrap().snapshot().unwrap();
+/// Verifies a store and gives its records to `look`, with the bodies beside them.
+fn records<D: Domain, R>(
+    path: &Path,
+    mode: Mode,
+    look: impl FnOnce(&Snapshot, Vec<Recorded<D::Event>>) -> R,
+) -> R {
+    let reader = Reader::open(path, mode).unwrap();
+    let snapshot = reader.snapshot().unwrap();
     let report = verified::<D>(&snapshot);
     println!("verify {}: {report:?}", path.display());
     let mut out = vec![];
@@ -35,11 +41,11 @@ fn records<D: Domain>(path: &Path, mode: Mode) -> (Snapshot, Vec<Recorded<D::Eve
             Ok(ControlFlow::Continue(()))
         })
         .unwrap();
-    (snapshot, out)
+    look(&snapshot, out)
 }
 
 pub(crate) fn bus_records(path: &Path) -> Vec<Recorded<BusEvent>> {
-    records::<Bus>(path, Mode::Exclusive).1
+    records::<Bus, _>(path, Mode::Exclusive, |_, records| records)
 }
 
 /// The messages that a bus dropped, with the names that its readers know them by.
@@ -75,8 +81,7 @@ struct Books {
 }
 
 impl Books {
-    fn read(&mut self, home: &Home) {
-        let (snapshot, records) = records::<Agent>(&agent_store(home), Mode::Shared);
+    fn read(&mut self, snapshot: &Snapshot, records: Vec<Recorded<AgentEvent>>) {
         let (mut outgoing, mut incoming) = (BTreeMap::new(), BTreeMap::new());
         for record in records {
             match record.event {
@@ -113,7 +118,9 @@ impl Books {
 pub(crate) fn agree(recorder: &Recorder, bus: &Path, homes: &[&Home]) {
     let mut books = Books::default();
     for home in homes {
-        books.read(home);
+        records::<Agent, _>(&agent_store(home), Mode::Shared, |snapshot, records| {
+            books.read(snapshot, records);
+        });
     }
     let records = bus_records(bus);
     let (mut posted, mut waiting) = (BTreeSet::new(), BTreeSet::new());
