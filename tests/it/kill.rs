@@ -4,9 +4,10 @@
 //! `INTERLINK_LONG=1` kills hundreds of times; `INTERLINK_SEED=n` starts elsewhere. The seed fixes
 //! what is killed and when it is tried, not what the machine does meanwhile.
 
-mod agents;
+pub(crate) mod agents;
 pub(crate) mod client;
 pub(crate) mod history;
 pub(crate) mod process;
 mod raw;
 pub(crate) mod stores;
+mod takeover;

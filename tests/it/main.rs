@@ -8,6 +8,14 @@ mod bus_process;
 mod counters;
 #[cfg(feature = "testkit")]
 mod faults;
+#[cfg(all(
+    unix,
+    feature = "agent",
+    feature = "bus",
+    feature = "cli",
+    feature = "testkit"
+))]
+mod freeze;
 #[cfg(feature = "persist")]
 mod gate_scenarios;
 #[cfg(feature = "testkit")]
@@ -49,6 +57,14 @@ mod power_cut;
 mod schema_sync;
 #[cfg(feature = "identity")]
 mod schema_wire;
+#[cfg(all(
+    unix,
+    feature = "agent",
+    feature = "bus",
+    feature = "cli",
+    feature = "testkit"
+))]
+mod secrets;
 #[cfg(feature = "identity")]
 mod signed_properties;
 #[cfg(feature = "testkit")]

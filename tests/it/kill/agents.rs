@@ -42,7 +42,7 @@ fn sibling(of: &Address) -> Address {
 }
 
 /// Everybody who writes to everybody else.
-fn three(a: &Home, b: &Home, relays: &str, rng: &mut Rng) -> Vec<Client> {
+pub(crate) fn three(a: &Home, b: &Home, relays: &str, rng: &mut Rng) -> Vec<Client> {
     let mut client = |at: &Address, home, others: [Address; 2]| {
         let seed = rng.next_u64();
         Client::new(at.who, home, at.session, relays, others.into(), seed)
@@ -96,7 +96,7 @@ fn kill_at_random(
 }
 
 /// Reads and acknowledges until nothing is unread.
-fn empty(client: &mut Client, shared: &Shared) {
+pub(crate) fn empty(client: &mut Client, shared: &Shared) {
     eventually("an empty mailbox", || {
         let left = client.look_and_acknowledge(&shared.recorder, 100);
         (left.expect("nobody kills it now") == Some(0)).then_some(())

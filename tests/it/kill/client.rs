@@ -60,7 +60,10 @@ impl Drop for StopOnPanic<'_> {
 
 /// One session.
 pub(crate) struct Client {
+    /// As a sender.
     pub(crate) who: Who,
+    /// As a reader: processes of one session share a mailbox.
+    pub(crate) mailbox: Who,
     pub(crate) session: &'static str,
     pub(crate) others: Vec<Address>,
     pub(crate) slot: Arc<Slot>,
@@ -86,6 +89,7 @@ impl Client {
         let log = path.join(format!("{session}-{who}.log"));
         Client {
             who,
+            mailbox: who,
             session,
             sent: vec![0; others.len()],
             others,
@@ -197,7 +201,7 @@ impl Client {
         });
         recorder.add(Event::LookDone {
             look,
-            reader: self.who,
+            reader: self.mailbox,
             seen: seen.collect(),
             whole: inbox["unread"] == messages.len(),
         });
@@ -239,7 +243,7 @@ impl Client {
             .iter()
             .map(|r| r["msg_id"].as_str().unwrap().to_owned())
             .collect();
-        let reader = self.who;
+        let reader = self.mailbox;
         recorder.add(Event::AckBegan {
             reader,
             keys: keys.clone(),

@@ -324,6 +324,17 @@ impl Recorder {
         book.taken.difference(&book.seen).filter(waiting).count()
     }
 
+    /// How many messages were seen.
+    pub(crate) fn seen(&self) -> usize {
+        self.book().seen.len()
+    }
+
+    /// How many messages of a sender were taken.
+    pub(crate) fn taken_of(&self, from: Who) -> usize {
+        let book = self.book();
+        book.taken.iter().filter(|msg| msg.from == from).count()
+    }
+
     pub(crate) fn events(&self) -> Vec<Event> {
         self.book().events.clone()
     }
