@@ -104,6 +104,7 @@ impl PeersFile {
         if let Some(known) = self.known() {
             return known;
         }
+        ledger.settled().await;
         let (this, ledger) = (self.clone(), Arc::clone(ledger));
         run(move || this.sync(&ledger, When::Running)).await
     }
@@ -114,6 +115,7 @@ impl PeersFile {
     ///
     /// As [`PeersFile::ensure`].
     pub async fn start(&self, ledger: &Arc<Ledger>) -> Result<(), PeersFileError> {
+        ledger.settled().await;
         let (this, ledger) = (self.clone(), Arc::clone(ledger));
         run(move || this.sync(&ledger, When::Starting)).await
     }
@@ -129,6 +131,7 @@ impl PeersFile {
         ledger: &Arc<Ledger>,
         command: AgentCommand,
     ) -> Result<AgentReply, PeersFileError> {
+        ledger.settled().await;
         let (this, ledger) = (self.clone(), Arc::clone(ledger));
         run(move || {
             let _lock = this.lock()?;
