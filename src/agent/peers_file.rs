@@ -175,7 +175,7 @@ impl PeersFile {
     fn sync_locked(&self, ledger: &Ledger, when: When) -> Result<(), PeersFileError> {
         let found = match self.read() {
             Ok(found) => found,
-            Err(e) if e.kind() == io::ErrorKind::NotFound && when == When::Starting => {
+            Err(e) if e.kind() == io::ErrorKind::NotFound && self.may_create(when) => {
                 return self.create(ledger);
             }
             Err(source) => return Err(self.io(source)),
@@ -193,6 +193,12 @@ impl PeersFile {
         };
         self.remember(stamp, broken);
         outcome
+    }
+
+    /// A file that was there and is gone is an error: nobody knows what its removal was to mean.
+    fn may_create(&self, when: When) -> bool {
+        let checked = self.0.checked.lock();
+        when == When::Starting || checked.unwrap_or_else(PoisonError::into_inner).is_none()
     }
 
     fn remember(&self, stamp: Stamp, broken: Option<String>) {
