@@ -4,17 +4,12 @@ use std::path::PathBuf;
 
 use super::client::{RelayUrl, RelayUrlError};
 use crate::domain::gate::Windows;
-use crate::keystore::KeyPermissions;
 use crate::types::id::SessionId;
 use crate::types::limit::MAX_RELAYS;
 
 /// Everything that a channel server is told.
 #[derive(Clone, Debug)]
 pub struct AgentConfig {
-    /// The secret key file.
-    pub key: PathBuf,
-    /// What to do about a key file that others can read.
-    pub key_permissions: KeyPermissions,
     /// The allowlist.
     pub peers: PathBuf,
     /// Where the identity's log lives.

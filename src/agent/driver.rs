@@ -23,7 +23,7 @@ use crate::crypto::sign::SigningIdentity;
 use crate::domain::decide::agent::AgentCommand;
 use crate::domain::machine::outbox::RelayHealth;
 use crate::domain::query::agent as query;
-use crate::keystore::{self, LoadKeyError};
+use crate::keystore::LoadKeyError;
 use crate::store::{Location, OpenOptions};
 use crate::types::id::MsgId;
 use crate::types::route::Route;
@@ -50,15 +50,6 @@ pub enum StartError {
     /// A thread or a pipe.
     #[error("cannot start: {0}")]
     Io(#[from] io::Error),
-}
-
-/// The identity of a configuration.
-///
-/// # Errors
-///
-/// [`StartError::Key`].
-pub fn identity(config: &AgentConfig) -> Result<SigningIdentity, StartError> {
-    Ok(keystore::load(&config.key, config.key_permissions)?)
 }
 
 /// How an identity's store is opened.

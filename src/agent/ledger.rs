@@ -21,13 +21,15 @@ use crate::types::time::Clock;
 const FOLLOW: Duration = Duration::from_millis(250);
 /// How long to wait before a failed open is tried again.
 const REOPEN: Duration = Duration::from_secs(2);
+/// Longest time that a call waits for the first attempt to open the store.
+const SETTLE: Duration = Duration::from_secs(8);
 /// Longest time that a read may take before its caller is told that the store is held.
 const READ: Duration = Duration::from_secs(5);
 
 /// The log of an identity, open or not yet.
 pub struct Ledger {
     slot: RwLock<Option<Arc<Store<Agent>>>>,
-    trouble: Mutex<String>,
+    trouble: Mutex<Option<String>>,
     head: watch::Sender<Seq>,
 }
 
@@ -41,7 +43,7 @@ impl Ledger {
     pub fn start(options: OpenOptions, clock: Arc<dyn Clock>) -> std::io::Result<Arc<Ledger>> {
         let ledger = Arc::new(Ledger {
             slot: RwLock::new(None),
-            trouble: Mutex::new("the store is being opened".to_owned()),
+            trouble: Mutex::new(None),
             head: watch::Sender::new(Seq::ZERO),
         });
         let weak = Arc::downgrade(&ledger);
@@ -67,6 +69,8 @@ impl Ledger {
                 Err(e) => {
                     tracing::warn!("{e}");
                     self.say(&e);
+                    // Who waits for the store gets the reason instead.
+                    self.head.send_modify(|_| {});
                     thread::sleep(REOPEN);
                 }
             }
@@ -92,7 +96,7 @@ impl Ledger {
     }
 
     fn say(&self, e: &OpenError) {
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = e.to_string();
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(e.to_string());
     }
 
     fn set(&self, store: Option<Arc<Store<Agent>>>) {
@@ -113,11 +117,30 @@ impl Ledger {
     fn open_store(&self) -> Result<Arc<Store<Agent>>, LedgerError> {
         self.store().ok_or_else(|| LedgerError::Unavailable {
             reason: self
-                .trouble
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .clone(),
+                .trouble()
+                .unwrap_or_else(|| "the store is still being opened".to_owned()),
         })
+    }
+
+    /// Why the last attempt to open the store failed, if one did.
+    fn trouble(&self) -> Option<String> {
+        self.trouble
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Waits for the first attempt to open the store: calls come right after the start.
+    pub async fn settled(&self) {
+        let mut head = self.head.subscribe();
+        let settled = async {
+            while !self.is_open() && self.trouble().is_none() {
+                if head.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        let _ = tokio::time::timeout(SETTLE, settled).await;
     }
 
     /// Whether the store is open.
@@ -138,6 +161,7 @@ impl Ledger {
     ///
     /// [`LedgerError`]; nothing of the command is visible then.
     pub async fn submit(&self, command: AgentCommand) -> Result<AgentReply, LedgerError> {
+        self.settled().await;
         let receipt = self.open_store()?.submit(command)?;
         Ok(receipt.await?.reply)
     }
@@ -159,6 +183,7 @@ impl Ledger {
         T: Send + 'static,
         F: FnOnce(&Snapshot) -> Result<T, ReadError> + Send + 'static,
     {
+        self.settled().await;
         let store = self.open_store()?;
         let task = tokio::task::spawn_blocking(move || f(&store.snapshot()?));
         match tokio::time::timeout(READ, task).await {

@@ -104,6 +104,7 @@ impl PeersFile {
         if let Some(known) = self.known() {
             return known;
         }
+        ledger.settled().await;
         let (this, ledger) = (self.clone(), Arc::clone(ledger));
         run(move || this.sync(&ledger, When::Running)).await
     }
@@ -114,6 +115,7 @@ impl PeersFile {
     ///
     /// As [`PeersFile::ensure`].
     pub async fn start(&self, ledger: &Arc<Ledger>) -> Result<(), PeersFileError> {
+        ledger.settled().await;
         let (this, ledger) = (self.clone(), Arc::clone(ledger));
         run(move || this.sync(&ledger, When::Starting)).await
     }
@@ -129,6 +131,7 @@ impl PeersFile {
         ledger: &Arc<Ledger>,
         command: AgentCommand,
     ) -> Result<AgentReply, PeersFileError> {
+        ledger.settled().await;
         let (this, ledger) = (self.clone(), Arc::clone(ledger));
         run(move || {
             let _lock = this.lock()?;
@@ -172,7 +175,7 @@ impl PeersFile {
     fn sync_locked(&self, ledger: &Ledger, when: When) -> Result<(), PeersFileError> {
         let found = match self.read() {
             Ok(found) => found,
-            Err(e) if e.kind() == io::ErrorKind::NotFound && when == When::Starting => {
+            Err(e) if e.kind() == io::ErrorKind::NotFound && self.may_create(when) => {
                 return self.create(ledger);
             }
             Err(source) => return Err(self.io(source)),
@@ -190,6 +193,12 @@ impl PeersFile {
         };
         self.remember(stamp, broken);
         outcome
+    }
+
+    /// A file that was there and is gone is an error: nobody knows what its removal was to mean.
+    fn may_create(&self, when: When) -> bool {
+        let checked = self.0.checked.lock();
+        when == When::Starting || checked.unwrap_or_else(PoisonError::into_inner).is_none()
     }
 
     fn remember(&self, stamp: Stamp, broken: Option<String>) {

@@ -112,7 +112,7 @@ struct Common {
     host: Host,
 
     /// Wake the host through its channel: 1 or true
-    #[arg(long, env = "INTERLINK_CHANNELS", value_parser = FalseyValueParser::new(), hide = true, global = true)]
+    #[arg(long, env = "INTERLINK_CHANNELS", value_parser = one_or_true, hide = true, global = true)]
     channels: bool,
 }
 
@@ -126,6 +126,12 @@ enum StoreMode {
 enum Host {
     Claude,
     Codex,
+}
+
+/// The public program's reading: everything else is no.
+#[expect(clippy::unnecessary_wraps, reason = "the shape that clap asks for")]
+fn one_or_true(text: &str) -> Result<bool, std::convert::Infallible> {
+    Ok(text == "1" || text.eq_ignore_ascii_case("true"))
 }
 
 #[derive(Debug, Subcommand)]
@@ -214,8 +220,6 @@ fn serve(common: Common, parent: Parent) -> Result<u8, McpError> {
             None => paths::peers_file(&env)?,
         },
         store: common.store(&identity.public(), &session)?,
-        key_permissions: common.permissions(),
-        key,
         relays,
         name: common.name.clone(),
         session,

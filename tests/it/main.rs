@@ -46,6 +46,8 @@ mod mcp_peers;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod mcp_protocol;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod mcp_public;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod mcp_support;
 #[cfg(feature = "testkit")]
 mod model_queue;

@@ -125,3 +125,46 @@ fn a_missing_peers_file_is_written_private_and_empty() {
         agent.stderr().contains("no peers file").then_some(())
     });
 }
+
+#[test]
+fn a_sibling_that_freezes_is_named_and_nobody_waits_for_it_forever() {
+    let nowhere = "http://127.0.0.1:9";
+    let home = Home::new(1);
+    let (mut busy, mut other) = (home.start(nowhere, "busy"), home.start(nowhere, "other"));
+    other.inbox();
+    let send = serde_json::json!({ "to": "self", "session": "x", "text": "y" });
+    let mut held = 0;
+    for round in 0..3 {
+        for n in 0..30 {
+            let text = "x".repeat(20_000);
+            let call = serde_json::json!({
+                "jsonrpc": "2.0", "id": 1_000_000 + round * 100 + n, "method": "tools/call",
+                "params": { "name": "send_message", "arguments": {
+                    "to": "self", "session": "y", "text": text,
+                }},
+            });
+            busy.write(&call.to_string());
+        }
+        busy.signal("STOP");
+        // Whether it was inside a write is chance: either the call succeeds, or it says who holds
+        // the store. It always answers, and reading always works.
+        let answer = other.call_raw("send_message", &send);
+        if let Some(error) = answer.get("error") {
+            held += 1;
+            let text = error["message"].as_str().unwrap();
+            assert!(text.contains("holds the store"), "{text}");
+        }
+        other.inbox();
+        busy.signal("CONT");
+        eventually("the store is free again", || {
+            let answer = other.call_raw("send_message", &send);
+            answer.get("result").is_some().then_some(())
+        });
+    }
+    println!("frozen inside a write in {held} of 3 rounds");
+    busy.signal("STOP");
+    let asked = Instant::now();
+    other.close_stdin();
+    assert_eq!(other.wait().code(), Some(0));
+    assert!(asked.elapsed() < AT_ONCE, "{:?}", asked.elapsed());
+}

@@ -48,9 +48,9 @@ fn several_messages_make_one_notice_until_it_was_followed_up() {
     });
 }
 
-fn listener(home: &Home, url: &str, session: &str) -> Command {
+fn listener(home: &Home, url: &str, session: &str, seconds: &str) -> Command {
     let mut command = home.command(url, session);
-    command.args(["wait", "--renew-after-secs", "60"]);
+    command.args(["wait", "--renew-after-secs", seconds]);
     command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -65,13 +65,18 @@ fn the_listener_wakes_its_host_with_exit_code_2_and_only_one_listens() {
     let (a, b) = friends();
     let (mut alice, mut bob) = (a.start(&url, "sa"), b.start(&url, "sb"));
     bob.inbox();
-    let mut first = listener(&b, &url, "sb").spawn().unwrap();
-    // The second one is silent as soon as the first one listens.
-    eventually("a silent second listener", || {
-        let mut command = listener(&b, &url, "sb");
-        let mut second = command.args(["--renew-after-secs", "1"]).spawn().ok()?;
-        (second.wait().unwrap().code() == Some(0)).then_some(())
+    let mut first = listener(&b, &url, "sb", "60").spawn().unwrap();
+    let state = b
+        .path()
+        .join("state/interlink/agent")
+        .join(b.key.to_string());
+    eventually("the lock of the first listener", || {
+        let mut names = std::fs::read_dir(&state).unwrap().flatten();
+        names.find(|f| f.file_name().to_string_lossy().starts_with("listener-"))
     });
+    let second = listener(&b, &url, "sb", "60").output().unwrap();
+    assert_eq!(second.status.code(), Some(0));
+    assert!(second.stderr.is_empty());
     alice.send("b", "sb", "wake up");
     let output = eventually("the end of the listener", || first.try_wait().unwrap());
     assert_eq!(output.code(), Some(2));
@@ -91,7 +96,7 @@ fn the_listener_wakes_its_host_with_exit_code_2_and_only_one_listens() {
 #[test]
 fn the_listener_is_silent_where_channels_are_selected() {
     let home = Home::new(1);
-    let mut command = listener(&home, "http://127.0.0.1:9", "s");
+    let mut command = listener(&home, "http://127.0.0.1:9", "s", "60");
     let output = command.env("INTERLINK_CHANNELS", "true").output().unwrap();
     assert_eq!(output.status.code(), Some(0));
     assert!(output.stderr.is_empty() && output.stdout.is_empty());

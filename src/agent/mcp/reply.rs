@@ -192,7 +192,6 @@ pub struct Inbox {
     /// How many messages are unread in all.
     pub unread: u64,
     /// Messages of peers that came too late to be read. Their senders may send again.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub expired: Vec<Expired>,
     /// The notice that is outstanding.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -16,7 +16,7 @@ use rmcp::{ServerHandler, ServiceExt as _};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::error::ToolError;
 use super::reply::{self, Answer};
@@ -397,12 +397,6 @@ impl ServerHandler for Server {
             .await
             .map(CallToolResponse::from)
     }
-}
-
-/// What of the server a test can look at without starting one: names, schemas, annotations.
-#[must_use]
-pub fn catalogue() -> Value {
-    json!({ "instructions": INSTRUCTIONS, "tools": tools() })
 }
 
 #[cfg(test)]

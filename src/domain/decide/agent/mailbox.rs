@@ -21,7 +21,8 @@ use crate::domain::{Decision, NewEvent, View};
 use crate::event::agent::{Acknowledged, AgentEvent, Received, ReceivedExpired, ReplaySeen};
 use crate::types::id::{MsgId, PublicKey, SessionId};
 use crate::types::limit::{
-    MAX_ACKS_PER_RECORD, MAX_TASK_ID_BYTES, MAX_UNREAD_BYTES, MAX_UNREAD_MESSAGES,
+    MAX_ACKS_PER_RECORD, MAX_HTTP_BODY_BYTES, MAX_TASK_ID_BYTES, MAX_UNREAD_BYTES,
+    MAX_UNREAD_MESSAGES,
 };
 use crate::types::seq::Seq;
 use crate::types::time::UnixMillis;
@@ -84,7 +85,8 @@ fn received(events: Vec<AgentEvent>, reception: Reception) -> Decided {
 }
 
 pub(super) fn receive(view: &View<'_, Agent>, wish: &Receive) -> Decided {
-    let len = granted!(body_len(&wish.body));
+    // Whatever fits a relay is taken: another sender may put less around a message than we do.
+    let len = granted!(body_len(&wish.body, MAX_HTTP_BODY_BYTES));
     let task_id = granted!(optional(
         "task_id",
         wish.task_id.as_ref(),

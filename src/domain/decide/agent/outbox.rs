@@ -19,12 +19,12 @@ use crate::types::limit::{
 };
 use crate::types::seq::Seq;
 
-/// The length of a message's body, if a relay can take it.
-pub(super) fn body_len(body: &[u8]) -> Result<u32, AgentRefusal> {
+/// The length of a message's body, if it has at most `max` bytes.
+pub(super) fn body_len(body: &[u8], max: usize) -> Result<u32, AgentRefusal> {
     let len = body.len();
     u32::try_from(len)
         .ok()
-        .filter(|_| len <= MAX_MESSAGE_BYTES)
+        .filter(|_| len <= max)
         .ok_or(AgentRefusal::MessageTooLarge { len })
 }
 
@@ -41,7 +41,7 @@ fn check_relays(relays: &[String]) -> Result<(), AgentRefusal> {
 }
 
 pub(super) fn queue(view: &View<'_, Agent>, wish: &QueueMessage) -> Decided {
-    let len = granted!(body_len(&wish.body));
+    let len = granted!(body_len(&wish.body, MAX_MESSAGE_BYTES));
     let mut relays = wish.relays.clone();
     relays.sort();
     relays.dedup();
@@ -195,7 +195,7 @@ pub(super) fn resign(tables: &dyn TableReader, command: &AgentCommand) -> Decide
     else {
         return changed(None);
     };
-    let len = granted!(body_len(body));
+    let len = granted!(body_len(body, MAX_MESSAGE_BYTES));
     let Some(mail) = outbox_at(tables, *msg_seq)? else {
         return refuse(AgentRefusal::NoSuchMessage { seq: *msg_seq });
     };

@@ -75,12 +75,10 @@ fn peers_conflict_by_name_and_by_key() {
     assert_eq!(rig.add("rob", 1), Err(known));
     for bad in [
         "",
-        " bob",
         "Self",
         "INTERLINK",
         "a\nb",
         "a\u{202e}b",
-        "a<b",
         &"x".repeat(129),
     ] {
         let refusal = rig.add(bad, 3).unwrap_err();
