@@ -387,10 +387,12 @@ fn transport(e: &reqwest::Error) -> CallError {
     CallError { class, detail }
 }
 
+/// The parser's own words may quote a message, and this ends in logs: the place must do.
 fn protocol(e: serde_json::Error) -> CallError {
+    let (line, column) = (e.line(), e.column());
     CallError {
         class: AttemptError::Protocol,
-        detail: format!("the answer is not what a relay says: {e}"),
+        detail: format!("the answer is not what a relay says, at line {line} column {column}"),
     }
 }
 

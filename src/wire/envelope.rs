@@ -351,7 +351,7 @@ impl RawMessage {
 #[non_exhaustive]
 pub enum ReadMessageError {
     /// Not JSON, a required member missing, a wrong type or spelling, an id over its bound.
-    #[error("not a message: {0}")]
+    #[error("not a message: {}", shape(.0))]
     Shape(#[from] serde_json::Error),
     /// A task id over [`MAX_TASK_ID_BYTES`].
     #[error("a task id has at most {MAX_TASK_ID_BYTES} bytes, this one has {bytes}")]
@@ -362,6 +362,19 @@ pub enum ReadMessageError {
     /// A message whose keys or signature cannot be read; equal to a bad signature.
     #[error(transparent)]
     Verify(#[from] VerifyMessageError),
+}
+
+/// What is wrong with a shape, without a word of it: the parser quotes what it does not like, and
+/// this ends in logs.
+fn shape(e: &serde_json::Error) -> String {
+    let text = e.to_string();
+    if text.starts_with("missing field ") {
+        text
+    } else if e.is_data() {
+        "a member has a wrong type or spelling".to_owned()
+    } else {
+        "not JSON".to_owned()
+    }
 }
 
 /// Why a message is not its sender's.

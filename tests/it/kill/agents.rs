@@ -64,11 +64,13 @@ fn kill_at_random(
 ) {
     let _guard = shared.guard();
     for round in 0..rounds {
-        thread::sleep(Duration::from_millis(rng.below(400)));
+        // Mostly in quick succession, sometimes with time to work.
+        let pause = if rng.chance(10) { 1500 } else { 300 };
+        thread::sleep(Duration::from_millis(rng.below(pause)));
         if shared.stopped() {
             return;
         }
-        match rng.below(5) {
+        match rng.below(10) {
             0 => bus.kill_and_restart(),
             1 => {
                 // Both ends at once.

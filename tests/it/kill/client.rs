@@ -16,7 +16,7 @@ use super::process::{Gone, Link, Slot};
 use crate::mcp_support::Home;
 
 /// So many messages of one sender may be on the way: a mailbox is read 100 at a time.
-const ON_THE_WAY: usize = 24;
+const ON_THE_WAY: usize = 40;
 
 /// How others reach a session.
 #[derive(Clone)]
@@ -101,16 +101,6 @@ impl Client {
         }
     }
 
-    /// The next channel server, with these variables in its environment.
-    pub(crate) fn env(&mut self, name: &'static str, value: &'static str) {
-        let old = std::mem::replace(&mut self.command, Box::new(|| Command::new("false")));
-        self.command = Box::new(move || {
-            let mut command = old();
-            command.env(name, value);
-            command
-        });
-    }
-
     /// Does one thing; starts a channel server where there is none.
     pub(crate) fn step(&mut self, shared: &Shared) {
         let quiet = shared.quiet.load(Ordering::SeqCst);
@@ -124,7 +114,7 @@ impl Client {
         if let Err(Gone) = outcome {
             self.bury();
         }
-        thread::sleep(Duration::from_millis(self.rng.below(20)));
+        thread::sleep(Duration::from_millis(self.rng.below(8)));
     }
 
     /// Works until told to stop.
