@@ -1,6 +1,6 @@
 //! Floor 4: one redb file that holds a log, the bodies beside it and the rows that follow from it.
 //!
-//! [`Store`] is the handle. One thread owns the write transaction ([`commit`]): it takes every
+//! [`Store`] is the handle. One thread owns the write transaction (`commit`): it takes every
 //! command that waits, decides and applies them together, syncs once and answers all. What was
 //! answered is durable; what failed is not visible.
 //!

@@ -20,6 +20,8 @@ pub enum Op {
     SetLen(u64),
     /// Everything before is durable.
     Sync,
+    /// Nothing happens.
+    Ignored,
 }
 
 impl Op {
@@ -28,7 +30,7 @@ impl Op {
         match self {
             Op::Write { offset, data } => write(bytes, *offset, data),
             Op::SetLen(len) => bytes.resize(usize::try_from(*len).unwrap(), 0),
-            Op::Sync => {}
+            Op::Sync | Op::Ignored => {}
         }
     }
 }
@@ -68,6 +70,14 @@ impl Journal {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ops.is_empty()
+    }
+
+    /// The same operations on a disk whose syncs do nothing: a control that must fail.
+    #[must_use]
+    pub fn without_syncs(mut self) -> Self {
+        let syncs = self.ops.iter_mut().filter(|op| **op == Op::Sync);
+        syncs.for_each(|op| *op = Op::Ignored);
+        self
     }
 
     /// The cut before the first operation; [`PowerCuts::advance`] leads to the others.

@@ -27,7 +27,7 @@ const RESERVED: [&str; 2] = ["self", "interlink"];
 pub struct Petname(String);
 
 impl Petname {
-    /// Checks a name: 1 to [`MAX_PETNAME_CHARS`] characters, not blank, not `self` or
+    /// Checks a name: 1 to [`MAX_PETNAME_CHARS`] characters, no blanks around it, not `self` or
     /// `interlink` in any case, no control, separator, bidirectional or invisible characters, no
     /// quotes or angle brackets.
     ///
@@ -35,7 +35,7 @@ impl Petname {
     ///
     /// [`PetnameError`], one variant per rule.
     pub fn parse(text: &str) -> Result<Petname, PetnameError> {
-        if text.trim().is_empty() {
+        if text.is_empty() || text.trim() != text {
             return Err(PetnameError::Blank);
         }
         if text.chars().count() > MAX_PETNAME_CHARS {
@@ -79,8 +79,8 @@ fn is_unfit_for_name(c: char) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PetnameError {
-    /// Empty or white space only.
-    #[error("a peer's name must not be blank")]
+    /// Nothing there, or blanks around it.
+    #[error("a peer's name must not be blank or have blanks around it")]
     Blank,
     /// Over [`MAX_PETNAME_CHARS`].
     #[error("a peer's name has at most {MAX_PETNAME_CHARS} characters")]
@@ -89,7 +89,9 @@ pub enum PetnameError {
     #[error("`self` and `interlink` are not names for peers")]
     Reserved,
     /// Control, separator, bidirectional or invisible character, or a quote.
-    #[error("a peer's name has no quotes and no control or invisible characters (byte {at})")]
+    #[error(
+        "a peer's name has no quotes, angle brackets, control or invisible characters (byte {at})"
+    )]
     BadChar {
         /// Offset of the character in bytes.
         at: usize,

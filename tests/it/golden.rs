@@ -7,14 +7,16 @@ use std::path::{Path, PathBuf};
 
 use interlink::codec::frame::{FrameError, parse_prefix};
 use interlink::domain::Domain;
+use interlink::domain::decide::agent::Agent;
 use interlink::domain::decide::bus::{Bus, BusCommand};
 use interlink::domain::projection::apply_all;
 use interlink::domain::tables::MemTables;
-use interlink::event::bus::{BusEvent, SeenAt};
+use interlink::event::bus::SeenAt;
 use interlink::event::kind::{EventKind, StoreKind};
 use interlink::event::{Recorded, StoredEvent};
 use interlink::store::{Location, Mode, OpenOptions, Reader, Store};
 use interlink::testkit::sample::{SMALL_LIMITS, WIDE_LIMITS, enqueue, payload};
+use interlink::testkit::sample_agent::{agent_history, take_lease};
 use interlink::types::seq::Seq;
 
 use super::support::{START, clock, rows, run, verified};
@@ -96,6 +98,16 @@ fn write_history(path: &Path) {
     store.close();
 }
 
+/// The same for an identity.
+fn write_agent_history(path: &Path) {
+    let options = OpenOptions::shared(Location::File(path.to_owned()));
+    let store = Store::<Agent>::open(options, clock(), None).unwrap();
+    agent_history(START, &mut |command| {
+        store.submit(command).unwrap().wait().unwrap().reply
+    });
+    store.close();
+}
+
 fn export(path: &Path) -> Vec<u8> {
     let reader = Reader::open(path, Mode::Exclusive).unwrap();
     let mut out = vec![];
@@ -110,12 +122,12 @@ fn export(path: &Path) -> Vec<u8> {
 }
 
 /// The records at the front of `bytes`, and what ended them.
-fn parse(mut bytes: &[u8]) -> (Vec<Recorded<BusEvent>>, Option<FrameError>) {
+fn parse<E: StoredEvent>(mut bytes: &[u8]) -> (Vec<Recorded<E>>, Option<FrameError>) {
     let mut out = vec![];
     while !bytes.is_empty() {
         match parse_prefix(bytes) {
             Ok((frame, len)) => {
-                let event = BusEvent::decode(frame.kind, frame.version, frame.payload).unwrap();
+                let event = E::decode(frame.kind, frame.version, frame.payload).unwrap();
                 out.push(Recorded {
                     seq: frame.seq,
                     at: frame.recorded_at,
@@ -129,16 +141,16 @@ fn parse(mut bytes: &[u8]) -> (Vec<Recorded<BusEvent>>, Option<FrameError>) {
     (out, None)
 }
 
-fn replayed(records: &[Recorded<BusEvent>]) -> MemTables {
+fn replayed<D: Domain>(records: &[Recorded<D::Event>]) -> MemTables {
     let mut tables = MemTables::new();
     for record in records {
-        apply_all(Bus::projections(), &mut tables, record).unwrap();
+        apply_all(D::projections(), &mut tables, record).unwrap();
     }
     tables
 }
 
 /// Records as people see them, and the rows that follow from them.
-fn state(records: &[Recorded<BusEvent>]) -> Vec<u8> {
+fn state<D: Domain>(records: &[Recorded<D::Event>]) -> Vec<u8> {
     let log: Vec<_> = records
         .iter()
         .map(|r| {
@@ -147,62 +159,84 @@ fn state(records: &[Recorded<BusEvent>]) -> Vec<u8> {
             })
         })
         .collect();
-    let rows = rows::<Bus>(&replayed(records));
+    let rows = rows::<D>(&replayed::<D>(records));
     let state = serde_json::json!({ "log": log, "rows": rows });
     let mut text = serde_json::to_vec_pretty(&state).unwrap();
     text.push(b'\n');
     text
 }
 
-fn log() -> Vec<u8> {
-    golden_bytes("log/bus-v1.ilog", || {
+fn log<D: Domain>() -> Vec<u8> {
+    golden_bytes(&format!("log/{}-v1.ilog", D::KIND.name()), || {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("bus.redb");
-        write_history(&path);
+        let path = dir.path().join("store.redb");
+        write::<D>(&path);
         export(&path)
     })
 }
 
-#[test]
-fn the_golden_log_gives_the_golden_state() {
-    let (records, end) = parse(&log());
+fn write<D: Domain>(path: &Path) {
+    match D::KIND {
+        StoreKind::Bus => write_history(path),
+        StoreKind::Agent => write_agent_history(path),
+    }
+}
+
+fn gives_the_golden_state<D: Domain>() {
+    let (records, end) = parse(&log::<D>());
     assert_eq!(end, None);
-    let expected = golden_bytes("log/bus-v1.state.json", || state(&records));
+    let name = format!("log/{}-v1.state.json", D::KIND.name());
+    let expected = golden_bytes(&name, || state::<D>(&records));
     assert_eq!(
-        String::from_utf8(state(&records)).unwrap(),
+        String::from_utf8(state::<D>(&records)).unwrap(),
         String::from_utf8(expected).unwrap()
     );
 }
 
 #[test]
-fn every_bus_kind_is_in_the_golden_log() {
-    let (records, _) = parse(&log());
+fn the_golden_logs_give_the_golden_states() {
+    gives_the_golden_state::<Bus>();
+    gives_the_golden_state::<Agent>();
+}
+
+fn has_every_kind<D: Domain>() {
+    let (records, _) = parse::<D::Event>(&log::<D>());
     let found: BTreeSet<_> = records.iter().map(|r| r.event.kind()).collect();
     let all = EventKind::ALL
         .iter()
         .copied()
-        .filter(|k| k.store() == StoreKind::Bus);
+        .filter(|k| k.store() == D::KIND);
     assert_eq!(found, all.collect());
 }
 
 #[test]
-fn todays_encoder_writes_the_golden_bytes() {
-    let bytes = log();
-    let (records, _) = parse(&bytes);
+fn every_kind_is_in_a_golden_log() {
+    has_every_kind::<Bus>();
+    has_every_kind::<Agent>();
+}
+
+fn is_written_alike<D: Domain>() {
+    let bytes = log::<D>();
+    let (records, _) = parse::<D::Event>(&bytes);
     let written: Vec<u8> = records.iter().flat_map(|r| r.to_frame().unwrap()).collect();
     assert_eq!(written, bytes);
 }
 
 #[test]
-fn a_log_cut_at_any_byte_gives_its_longest_whole_prefix() {
-    let bytes = log();
-    let (all, _) = parse(&bytes);
+fn todays_encoder_writes_the_golden_bytes() {
+    is_written_alike::<Bus>();
+    is_written_alike::<Agent>();
+}
+
+fn gives_its_longest_prefix<D: Domain>() {
+    let bytes = log::<D>();
+    let (all, _) = parse::<D::Event>(&bytes);
     let mut ends = vec![0];
     for record in &all {
         ends.push(ends.last().unwrap() + record.to_frame().unwrap().len());
     }
     for cut in 0..bytes.len() {
-        let (records, end) = parse(&bytes[..cut]);
+        let (records, end) = parse::<D::Event>(&bytes[..cut]);
         let whole = ends.iter().rposition(|end| *end <= cut).unwrap();
         assert_eq!(records, all[..whole], "cut at {cut}");
         if ends[whole] == cut {
@@ -218,29 +252,44 @@ fn a_log_cut_at_any_byte_gives_its_longest_whole_prefix() {
 }
 
 #[test]
-fn the_golden_store_opens_verifies_and_goes_on() {
-    let bytes = golden_bytes("db/v1-bus.redb", || {
+fn a_log_cut_at_any_byte_gives_its_longest_whole_prefix() {
+    gives_its_longest_prefix::<Bus>();
+    gives_its_longest_prefix::<Agent>();
+}
+
+/// `next` makes a command that appends one record.
+fn opens_and_goes_on<D: Domain>(next: D::Command) {
+    let name = format!("db/v1-{}.redb", D::KIND.name());
+    let bytes = golden_bytes(&name, || {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("bus.redb");
-        write_history(&path);
+        let path = dir.path().join("store.redb");
+        write::<D>(&path);
         while redb::Database::open(&path).unwrap().compact().unwrap() {}
         fs::read(path).unwrap()
     });
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("bus.redb");
+    let path = dir.path().join("store.redb");
     fs::write(&path, bytes).unwrap();
-    let (records, _) = parse(&log());
-    assert_eq!(export(&path), log());
+    let (records, _) = parse(&log::<D>());
+    assert_eq!(export(&path), log::<D>());
     let reader = Reader::open(&path, Mode::Exclusive).unwrap();
-    verified::<Bus>(&reader.snapshot().unwrap());
+    verified::<D>(&reader.snapshot().unwrap());
     drop(reader);
     let options = OpenOptions::exclusive(Location::File(path));
-    let store = Store::<Bus>::open(options, clock(), None).unwrap();
+    let store = Store::<D>::open(options, clock(), None).unwrap();
     assert_eq!(
-        rows::<Bus>(&store.snapshot().unwrap()),
-        rows::<Bus>(&replayed(&records))
+        rows::<D>(&store.snapshot().unwrap()),
+        rows::<D>(&replayed::<D>(&records))
     );
-    assert_eq!(store.head(), Seq(records.len() as u64));
-    run(&store, enqueue("a", b"{}", WIDE_LIMITS));
-    verified::<Bus>(&store.snapshot().unwrap());
+    let head = Seq(records.len() as u64);
+    assert_eq!(store.head(), head);
+    assert!(store.submit(next).unwrap().wait().is_ok());
+    assert_eq!(store.head(), head.next());
+    verified::<D>(&store.snapshot().unwrap());
+}
+
+#[test]
+fn the_golden_stores_open_verify_and_go_on() {
+    opens_and_goes_on::<Bus>(enqueue("a", b"{}", WIDE_LIMITS));
+    opens_and_goes_on::<Agent>(take_lease("later", START));
 }

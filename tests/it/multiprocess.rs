@@ -24,9 +24,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::support::{clock, long, records, seed, verified};
 
 /// A domain without an index, as a shared store's must be: it appends lines.
-struct Ledger;
+pub(crate) struct Ledger;
 
-enum Line {
+pub(crate) enum Line {
     Append(String),
     /// Stops the whole process with SIGSTOP in the middle of the transaction, then appends.
     Freeze(String),
@@ -34,7 +34,7 @@ enum Line {
 
 #[derive(Debug, thiserror::Error)]
 #[error("never refused")]
-struct Never;
+pub(crate) struct Never;
 
 impl Domain for Ledger {
     type Event = BusEvent;

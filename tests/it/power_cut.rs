@@ -4,10 +4,13 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
+use interlink::domain::Domain;
+use interlink::domain::decide::agent::Agent;
 use interlink::domain::decide::bus::{Bus, BusCommand};
 use interlink::store::{Mode, Store};
 use interlink::testkit::power::PLAIN_VARIANTS;
 use interlink::testkit::sample::{SMALL_LIMITS, WIDE_LIMITS, bus_command, enqueue, payload};
+use interlink::testkit::sample_agent::{agent_history, take_lease};
 use interlink::testkit::{Disk, Journal, Rng};
 use interlink::types::seq::Seq;
 
@@ -106,6 +109,17 @@ struct Tally {
 
 /// Cuts the power at every operation, with the plain variants and `random` random ones each.
 fn cut_everywhere(history: &History, random: u64, seed: u64) -> Tally {
+    let next = || enqueue("after", &payload(7, 64), WIDE_LIMITS);
+    cut_everywhere_in::<Bus>(history, random, seed, &next)
+}
+
+/// As [`cut_everywhere`]; `next` makes a command that appends one record, whatever came before.
+fn cut_everywhere_in<D: Domain>(
+    history: &History,
+    random: u64,
+    seed: u64,
+    next: &dyn Fn() -> D::Command,
+) -> Tally {
     let mut tally = Tally::default();
     let mut cuts = history.journal.cuts();
     loop {
@@ -119,12 +133,14 @@ fn cut_everywhere(history: &History, random: u64, seed: u64) -> Tally {
                 0..PLAIN_VARIANTS => variant,
                 n => seed.wrapping_add(n).max(PLAIN_VARIANTS),
             };
-            if variant == 0 && cuts.unsynced() > 1 {
-                // The same bytes as at the cut before.
+            let promised = history.acked.iter().any(|(mark, _)| *mark == cuts.at());
+            if variant == 0 && cuts.unsynced() > 1 && !promised {
+                // The same bytes and the same promises as at the cut before.
                 continue;
             }
             tally.images += 1;
-            check(history, cuts.at(), variant, cuts.image(variant), &mut tally);
+            let image = cuts.image(variant);
+            check::<D>(history, cuts.at(), variant, image, &mut tally, next);
         }
         if !cuts.advance() {
             return tally;
@@ -132,11 +148,19 @@ fn cut_everywhere(history: &History, random: u64, seed: u64) -> Tally {
     }
 }
 
-fn check(history: &History, at: usize, variant: u64, image: Vec<u8>, tally: &mut Tally) {
+fn check<D: Domain>(
+    history: &History,
+    at: usize,
+    variant: u64,
+    image: Vec<u8>,
+    tally: &mut Tally,
+    more: &dyn Fn() -> D::Command,
+) {
     let born = history.acked[0].0 <= at;
     let what = format!("cut {at}, variant {variant}, {:?}", history.mode);
     let disk = Disk::with_bytes(image);
-    let store = match open(&disk, history.mode) {
+    let opened = Store::<D>::open(on_disk(&disk, history.mode), clock(), None);
+    let store = match opened {
         Ok(store) => store,
         Err(_) if !born => {
             tally.unborn += 1;
@@ -165,13 +189,14 @@ fn check(history: &History, at: usize, variant: u64, image: Vec<u8>, tally: &mut
         })
         .unwrap();
     assert_eq!(n as u64, head, "{what}");
-    verified::<Bus>(&snapshot);
+    verified::<D>(&snapshot);
     drop(snapshot);
     if (at + tally.images).is_multiple_of(7) {
         // Life goes on.
-        run(&store, enqueue("after", &payload(7, 64), WIDE_LIMITS));
+        let done = store.submit(more()).unwrap().wait();
+        assert!(done.is_ok(), "{what}");
         assert_eq!(store.head().0, head + 1, "{what}");
-        verified::<Bus>(&store.snapshot().unwrap());
+        verified::<D>(&store.snapshot().unwrap());
     }
     store.close();
 }
@@ -236,6 +261,12 @@ fn random(mode: Mode, seed: u64, groups: usize) -> History {
     recorder.finish()
 }
 
+fn one_message(mode: Mode) -> History {
+    let mut recorder = Recorder::new(mode);
+    recorder.group(vec![enqueue("a", &payload(1, 64), WIDE_LIMITS)]);
+    recorder.finish()
+}
+
 fn scripted_run_survives(mode: Mode) {
     let seed = seed();
     let history = scripted(mode);
@@ -276,17 +307,95 @@ fn random_runs_of_a_shared_store() {
     random_runs_survive(Mode::Shared);
 }
 
-/// A lying disk must be caught, or the tests above prove nothing: here the syncs are ignored.
+/// The checks above prove nothing unless they catch a disk that lies about its syncs.
 #[test]
-fn a_disk_that_ignores_syncs_loses_acknowledged_messages() {
-    let mut recorder = Recorder::new(Mode::Exclusive);
-    recorder.disk.record();
-    recorder.group(vec![enqueue("a", &payload(1, 64), WIDE_LIMITS)]);
-    let journal = recorder.disk.journal();
-    // The image from before the message, as if nothing had become durable since.
-    let disk = Disk::with_bytes(journal.cuts().image(0));
-    let store = open(&disk, Mode::Exclusive).unwrap();
-    assert_eq!(store.head(), Seq::ZERO);
+fn a_disk_that_ignores_syncs_is_caught() {
+    for mode in [Mode::Exclusive, Mode::Shared] {
+        let mut history = one_message(mode);
+        history.journal = history.journal.without_syncs();
+        let caught = std::panic::catch_unwind(|| cut_everywhere(&history, 0, 1)).unwrap_err();
+        let said = caught.downcast_ref::<String>().unwrap();
+        assert!(said.contains("acknowledged 1, found 0"), "{mode:?}: {said}");
+    }
+}
+
+/// Two writers take turns on one disk; the power takes both.
+#[cfg(unix)]
+#[test]
+fn two_writers_of_a_shared_store() {
+    use super::multiprocess::{Ledger, Line};
+
+    let disk = Disk::new();
+    disk.record();
+    let options = on_disk(&disk, Mode::Shared);
+    let stores = [(); 2].map(|()| Store::<Ledger>::open(options.clone(), clock(), None).unwrap());
+    let mut acked = vec![(disk.mark(), 0)];
+    for n in 0..if long() { 60 } else { 8u64 } {
+        let store = &stores[usize::from(n % 3 == 0)];
+        let done = store.submit(Line::Append(format!("line {n}"))).unwrap();
+        assert_eq!(done.wait().unwrap().reply, Seq(n + 1));
+        acked.push((disk.mark(), n + 1));
+    }
+    let mut frames = vec![];
+    let snapshot = stores[0].snapshot().unwrap();
+    snapshot
+        .frames(Seq::ZERO, |_, bytes| {
+            frames.push(bytes.to_vec());
+            Ok(std::ops::ControlFlow::Continue(()))
+        })
+        .unwrap();
+    drop(snapshot);
+    stores.into_iter().for_each(Store::close);
+    let history = History {
+        journal: disk.journal(),
+        mode: Mode::Shared,
+        boundaries: (0..=frames.len() as u64).collect(),
+        frames,
+        acked,
+    };
+    println!("{:?}", cut_everywhere(&history, 3, seed()));
+}
+
+/// An identity's store, every kind of its events.
+#[test]
+fn scripted_run_of_an_identity() {
+    for mode in [Mode::Shared, Mode::Exclusive] {
+        let disk = Disk::new();
+        disk.record();
+        let store = Store::<Agent>::open(on_disk(&disk, mode), clock(), None).unwrap();
+        let mut acked = vec![(disk.mark(), 0)];
+        agent_history(super::support::START, &mut |command| {
+            let what = format!("{command:?}");
+            let done = store.submit(command).unwrap().wait();
+            let done = done.unwrap_or_else(|e| panic!("{what}: {e}"));
+            acked.push((disk.mark(), store.head().0));
+            done.reply
+        });
+        let mut frames = vec![];
+        let snapshot = store.snapshot().unwrap();
+        snapshot
+            .frames(Seq::ZERO, |_, bytes| {
+                frames.push(bytes.to_vec());
+                Ok(std::ops::ControlFlow::Continue(()))
+            })
+            .unwrap();
+        drop(snapshot);
+        store.close();
+        let history = History {
+            journal: disk.journal(),
+            mode,
+            // One command at a time: every answer is the end of a transaction.
+            boundaries: acked.iter().map(|(_, head)| *head).collect(),
+            frames,
+            acked,
+        };
+        let next = || take_lease("later", super::support::START);
+        let variants = if long() { 24 } else { 2 };
+        println!(
+            "{mode:?}: {:?}",
+            cut_everywhere_in::<Agent>(&history, variants, seed(), &next)
+        );
+    }
 }
 
 /// The repair after a power cut is itself interrupted.

@@ -566,6 +566,93 @@ fn a_store_whose_log_lost_its_end_is_refused() {
     );
 }
 
+type Bytes<'a> = redb::TableDefinition<'a, &'static [u8], &'static [u8]>;
+type Numbered<'a> = redb::TableDefinition<'a, u64, &'static [u8]>;
+
+type Inflict<'a> = &'a dyn Fn(&redb::WriteTransaction);
+
+/// A verifier that finds nothing proves nothing: every kind of damage, and what it says.
+#[test]
+fn verify_names_what_does_not_fit() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, _) = closed_store(dir.path());
+    let pristine = fs::read(&path).unwrap();
+    let log = Numbered::new("log");
+    let bodies = Numbered::new("bodies");
+    let pending = Bytes::new("pending");
+    let roster = Bytes::new("roster");
+    let frame = |seq: u64, kind: u16| {
+        let mut out = vec![];
+        let frame = interlink::codec::frame::Frame {
+            kind,
+            version: 1,
+            seq: Seq(seq),
+            recorded_at: START,
+            payload: &[],
+        };
+        interlink::codec::frame::encode(&frame, &mut out).unwrap();
+        out
+    };
+    let key = Seq(2).to_key();
+    let damage: [(&str, Inflict<'_>); 9] = [
+        ("record 3 is missing", &|t| {
+            t.open_table(log).unwrap().remove(3).unwrap();
+        }),
+        ("record 1 is missing", &|t| {
+            t.open_table(log).unwrap().remove(1).unwrap();
+        }),
+        ("frame of position 9 stands at position 2", &|t| {
+            t.open_table(log)
+                .unwrap()
+                .insert(2, &frame(9, 1)[..])
+                .unwrap();
+        }),
+        ("newer interlink", &|t| {
+            t.open_table(log)
+                .unwrap()
+                .insert(2, &frame(2, 60_000)[..])
+                .unwrap();
+        }),
+        ("stored row absent", &|t| {
+            t.open_table(pending).unwrap().remove(&key[..]).unwrap();
+        }),
+        ("the log gives absent", &|t| {
+            t.open_table(roster)
+                .unwrap()
+                .insert(&b"x"[..], &b"y"[..])
+                .unwrap();
+        }),
+        ("body 2 is damaged", &|t| {
+            t.open_table(bodies)
+                .unwrap()
+                .insert(2, &b"other"[..])
+                .unwrap();
+        }),
+        ("body 2 is missing", &|t| {
+            t.open_table(bodies).unwrap().remove(2).unwrap();
+        }),
+        ("body 77 belongs to nothing", &|t| {
+            t.open_table(bodies).unwrap().insert(77, &b"z"[..]).unwrap();
+        }),
+    ];
+    for (expected, inflict) in damage {
+        fs::write(&path, &pristine).unwrap();
+        {
+            let db = redb::Database::open(&path).unwrap();
+            let txn = db.begin_write().unwrap();
+            inflict(&txn);
+            txn.commit().unwrap();
+        }
+        let reader = Reader::open(&path, Mode::Exclusive).unwrap();
+        let found = interlink::store::verify::verify::<Bus>(&reader.snapshot().unwrap(), |_| {});
+        let said = found.expect_err(expected).to_string();
+        assert!(
+            said.contains(expected),
+            "{said:?} does not say {expected:?}"
+        );
+    }
+}
+
 #[test]
 fn rows_that_lag_or_have_another_version_are_brought_up_to_the_log() {
     let dir = tempfile::tempdir().unwrap();

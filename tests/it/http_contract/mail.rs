@@ -168,6 +168,40 @@ fn what_was_accepted_is_there_after_a_restart() {
 }
 
 #[test]
+fn a_message_whose_body_is_damaged_does_not_block_its_queue() {
+    const BODIES: redb::TableDefinition<'static, u64, &'static [u8]> =
+        redb::TableDefinition::new("bodies");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("bus.redb");
+    let start =
+        || Bus::with(|config| config.store = OpenOptions::exclusive(Location::File(path.clone())));
+    let bus = start();
+    let mut conn = bus.connect();
+    for n in 1..=4 {
+        conn.send("a", json!({"n": n}));
+    }
+    drop(conn);
+    bus.stop();
+    let store = redb::Database::open(&path).unwrap();
+    let txn = store.begin_write().unwrap();
+    {
+        let mut bodies = txn.open_table(BODIES).unwrap();
+        bodies.remove(1).unwrap();
+        bodies.insert(2, b"{\"n\":9}".as_slice()).unwrap();
+        bodies.insert(3, b"".as_slice()).unwrap();
+    }
+    txn.commit().unwrap();
+    drop(store);
+
+    let bus = start();
+    let mut conn = bus.connect();
+    assert_eq!(conn.peek("a")["envelope"]["payload"]["n"], 4);
+    let status = conn.get("/status").json();
+    assert_eq!(status["drops"]["body_lost"], 3);
+    assert_eq!(status["messages"], 1);
+}
+
+#[test]
 fn unusual_queue_names_work() {
     let bus = Bus::start();
     let mut conn = bus.connect();
