@@ -1,6 +1,6 @@
 //! Bringing projections up to the log.
 
-use std::ops::ControlFlow;
+use std::ops::{Bound, ControlFlow};
 
 use redb::{ReadableTable, Table, WriteTransaction};
 
@@ -8,7 +8,7 @@ use super::layout::{BODIES, LOG, META, META_APPLIED, META_PROJECTION};
 use super::redb_tables::WriteTables;
 use crate::domain::Domain;
 use crate::domain::projection::apply_all;
-use crate::domain::tables::MemTables;
+use crate::domain::tables::{MemTables, TableError, TableId, TableReader, Tables, Visit};
 use crate::event::Recorded;
 use crate::store::error::{ReadError, engine};
 use crate::store::snapshot::Snapshot;
@@ -99,4 +99,69 @@ pub(super) fn into_memory<D: Domain>(
         Ok(ControlFlow::Continue(()))
     })?;
     Ok(tables)
+}
+
+/// The last record that writes or deletes a row.
+///
+/// # Errors
+///
+/// As [`into_memory`].
+pub(super) fn last_touch<D: Domain>(
+    snapshot: &Snapshot,
+    table: TableId,
+    key: &[u8],
+) -> Result<Option<Seq>, ReadError> {
+    let mut watched = Watched {
+        tables: MemTables::new(),
+        table,
+        key,
+        touched: false,
+    };
+    let mut last = None;
+    snapshot.frames(Seq::ZERO, |seq, bytes| {
+        let record = Recorded::<D::Event>::from_frame(seq, bytes)?;
+        watched.touched = false;
+        apply_all(D::projections(), &mut watched, &record).map_err(engine)?;
+        if watched.touched {
+            last = Some(seq);
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(last)
+}
+
+/// Tables that notice when one row is touched.
+struct Watched<'a> {
+    tables: MemTables,
+    table: TableId,
+    key: &'a [u8],
+    touched: bool,
+}
+
+impl TableReader for Watched<'_> {
+    fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, TableError> {
+        self.tables.get(table, key)
+    }
+
+    fn scan(
+        &self,
+        table: TableId,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        visit: Visit<'_>,
+    ) -> Result<(), TableError> {
+        self.tables.scan(table, from, to, visit)
+    }
+}
+
+impl Tables for Watched<'_> {
+    fn put(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), TableError> {
+        self.touched |= table == self.table && key == self.key;
+        self.tables.put(table, key, value)
+    }
+
+    fn delete(&mut self, table: TableId, key: &[u8]) -> Result<bool, TableError> {
+        self.touched |= table == self.table && key == self.key;
+        self.tables.delete(table, key)
+    }
 }
