@@ -186,12 +186,11 @@ impl Cursor<'_> {
         }
         let day = date(record.at);
         if day != self.day {
-            let place = if view.many {
-                reader.origin().name()
-            } else {
-                ""
-            };
-            p.line(Style::Dim, &format!("-- {day} UTC {}", print::Shown(place)))?;
+            let mut text = format!("-- {day} UTC");
+            if view.many {
+                text.push_str(&format!(" {}", print::Shown(reader.origin().name())));
+            }
+            p.line(Style::Dim, &text)?;
             self.day = day;
         }
         Ok(p.line(Style::Plain, &text(record))?)

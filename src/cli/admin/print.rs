@@ -21,7 +21,7 @@ const WIDTH: usize = 80;
 const MIN_WIDTH: usize = 40;
 
 /// Where a field's value begins.
-const LABEL: usize = 12;
+const LABEL: usize = 13;
 
 /// Ways to stand out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
