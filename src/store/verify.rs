@@ -96,6 +96,7 @@ impl VerifyError {
             VerifyError::Read(ReadError::Record(e)) => Some(e.seq()),
             VerifyError::Read(_) => None,
             VerifyError::Gap { found, .. } => Some(*found),
+            VerifyError::Applied { applied, head } => (applied < head).then(|| applied.next()),
             VerifyError::Row { record, .. } => *record,
             VerifyError::BodyMissing { seq }
             | VerifyError::BodyDamaged { seq }

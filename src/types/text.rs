@@ -20,6 +20,12 @@ pub const fn is_invisible_char(c: char) -> bool {
         | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
+/// Appends a character as `\u{..}`.
+pub fn spell_out(into: &mut String, c: char) {
+    // Writing to a String does not fail.
+    let _ = write!(into, "\\u{{{:x}}}", u32::from(c));
+}
+
 /// The text in one line, with everything that is not seen, or that acts on the terminal, spelled
 /// out as `\u{..}`. A backslash is spelled out too, so that the result reads back unambiguously.
 #[must_use]
@@ -31,8 +37,7 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         if acts(c) {
-            // Writing to a String does not fail.
-            let _ = write!(out, "\\u{{{:x}}}", u32::from(c));
+            spell_out(&mut out, c);
         } else {
             out.push(c);
         }

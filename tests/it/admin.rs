@@ -724,3 +724,96 @@ mod beside_a_bus {
         bus.stop(rustix::process::Signal::TERM);
     }
 }
+
+#[cfg(all(feature = "bus", feature = "agent"))]
+mod demo {
+    use super::*;
+
+    /// The tool with a folder for temporary files of its own.
+    fn demo(program: &Path, temp: &Path) -> Command {
+        let mut command = Command::new(program);
+        command
+            .env_clear()
+            .env("HOME", temp)
+            .env("TMPDIR", temp)
+            .arg("demo");
+        command
+    }
+
+    #[test]
+    fn a_message_survives_the_kills_and_nothing_is_left_behind() {
+        let temp = tempfile::tempdir().unwrap();
+        let program = Path::new(env!("CARGO_BIN_EXE_interlink-admin"));
+        let output = demo(program, temp.path()).arg("--json").output().unwrap();
+        let stdout = text(&output.stdout);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{stdout}{stderr}");
+        let answer: Value = serde_json::from_str(&stdout).unwrap();
+        assert_eq!(answer["ok"], true);
+        assert_eq!(answer["folder"], Value::Null);
+        let timeline = answer["timeline"].as_array().unwrap();
+        let logs: Vec<&str> = timeline.iter().filter_map(|m| m["log"].as_str()).collect();
+        // How the sender's receipt and the reader's log interleave is up to the system.
+        for (log, records) in [("ada", 2), ("bus", 2), ("ben", 2)] {
+            assert_eq!(
+                logs.iter().filter(|l| **l == log).count(),
+                records,
+                "{stdout}"
+            );
+        }
+        assert_eq!(logs.first(), Some(&"ada"));
+        assert_eq!(logs.last(), Some(&"ben"));
+        assert_eq!(answer["proved"].as_array().unwrap().len(), 4);
+        let left: Vec<_> = fs::read_dir(temp.path()).unwrap().collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+
+    #[test]
+    fn the_folder_can_be_kept_and_looked_into() {
+        let temp = tempfile::tempdir().unwrap();
+        let program = Path::new(env!("CARGO_BIN_EXE_interlink-admin"));
+        let output = demo(program, temp.path()).arg("--keep").output().unwrap();
+        let stdout = text(&output.stdout);
+        assert_eq!(
+            output.status.code(),
+            Some(0),
+            "{stdout}{}",
+            text(&output.stderr)
+        );
+        assert!(stdout.contains("the life of "), "{stdout}");
+        assert!(
+            stdout
+                .lines()
+                .all(|line| line.chars().count() <= 80 || line.contains("/"))
+        );
+        let folder = fs::read_dir(temp.path())
+            .unwrap()
+            .next()
+            .unwrap()
+            .unwrap()
+            .path();
+        let stores = json(
+            temp.path(),
+            &["verify", "--store", folder.to_str().unwrap()],
+        );
+        assert_eq!(stores["stores"].as_array().unwrap().len(), 3);
+    }
+
+    #[test]
+    fn without_the_other_programs_it_says_what_to_do() {
+        let temp = tempfile::tempdir().unwrap();
+        let alone = temp.path().join("interlink-admin");
+        fs::copy(env!("CARGO_BIN_EXE_interlink-admin"), &alone).unwrap();
+        let output = demo(&alone, temp.path()).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let stderr = text(&output.stderr);
+        assert!(
+            stderr.contains("interlink-bus is not beside this program"),
+            "{stderr}"
+        );
+        assert!(
+            stderr.contains("cargo run --release --bin interlink-admin -- demo"),
+            "{stderr}"
+        );
+    }
+}

@@ -144,9 +144,7 @@ pub(super) fn examine(
     for log in [&ada, &ben] {
         log.expect_empty(TableId::OutboxOpen)?;
     }
-    proved.push(
-        "nothing is left in a queue or an outbox: every receipt found its way back".to_owned(),
-    );
+    proved.push("no queue or outbox holds anything: every receipt found its way back".to_owned());
     let records = [
         ada.verify::<Agent>()?,
         ben.verify::<Agent>()?,
