@@ -534,6 +534,13 @@ fn several_stores_are_shown_one_after_the_other() {
     );
     let positions = run(dir.path(), &["log", "--from", "3"]);
     assert_eq!(positions.status.code(), Some(2));
+
+    // One that cannot be read does not hide the others.
+    fs::write(bus_path(dir.path()), "no store any more").unwrap();
+    let output = run(dir.path(), &["status"]);
+    assert_eq!(output.status.code(), Some(6));
+    assert!(text(&output.stdout).starts_with("identity "));
+    assert!(text(&output.stderr).contains("bus.redb"));
 }
 
 #[test]

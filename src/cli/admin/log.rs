@@ -4,6 +4,7 @@
 //! wants it alone; so each round opens what is there then, the file or the bus that came up on it.
 
 use std::collections::BTreeSet;
+use std::io::{self, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,9 @@ use crate::wire::admin::RecordRow;
 
 /// Time between two looks at a store that is followed.
 const POLL: Duration = Duration::from_millis(250);
+
+/// Rounds without an answer after which that is told.
+const TELL_AFTER: u32 = 8;
 
 /// Longest sleep between two looks at the interrupt flag.
 const NAP: Duration = Duration::from_millis(50);
@@ -57,6 +61,8 @@ struct Cursor<'a> {
     target: &'a Target,
     next: u64,
     day: String,
+    /// Rounds in a row that could not read the store.
+    failures: u32,
 }
 
 /// What a log shows.
@@ -97,6 +103,7 @@ pub(super) fn run(args: &Args, targets: &[Target], p: &mut Printer) -> Result<()
             target,
             next,
             day: String::new(),
+            failures: 0,
         };
         if !p.json {
             status::heading(reader.origin().name(), view.many, p)?;
@@ -119,14 +126,13 @@ fn follow(
 ) -> Result<(), AdminError> {
     while wait(stop) {
         for cursor in cursors.iter_mut() {
+            let opened = cursor.target.open();
+            let read = opened.and_then(|r| cursor.drain(r.as_ref(), view, p, Some(stop)));
             // A bus that was killed or is about to start is no reason to stop following.
-            let Ok(reader) = cursor.target.open() else {
-                continue;
-            };
-            match cursor.drain(reader.as_ref(), view, p, Some(stop)) {
+            match read {
+                Ok(()) => cursor.failures = 0,
                 Err(e @ AdminError::Output(_)) => return Err(e),
-                // The bus ended between two answers; the next round finds its file.
-                Err(_) | Ok(()) => {}
+                Err(e) => cursor.failed(&e),
             }
         }
         p.flush()?;
@@ -150,6 +156,15 @@ fn wait(stop: &AtomicBool) -> bool {
 }
 
 impl Cursor<'_> {
+    /// Tells of a store that cannot be read, once it lasts.
+    fn failed(&mut self, e: &AdminError) {
+        self.failures = self.failures.saturating_add(1);
+        if self.failures == TELL_AFTER {
+            let mut err = io::stderr().lock();
+            let _ = writeln!(err, "still waiting: {}", print::Shown(&e.to_string()));
+        }
+    }
+
     /// Prints everything up to the head.
     fn drain(
         &mut self,

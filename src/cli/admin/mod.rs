@@ -106,7 +106,7 @@ pub fn main() -> ExitCode {
         // The reader of our output has seen enough.
         Err(AdminError::Output(e)) if e.kind() == std::io::ErrorKind::BrokenPipe => Exit::Ok.into(),
         Err(e) => {
-            out::failure(PROGRAM, &print::Shown(&e.to_string()), e.next().as_deref());
+            report(&e);
             e.exit().into()
         }
     }
@@ -142,15 +142,32 @@ fn interrupt() -> Result<Arc<AtomicBool>, AdminError> {
     Ok(flag)
 }
 
-/// Opens every target in turn; a note about how it is read goes to standard error.
+/// Opens every target in turn; a note about how it is read goes to standard error. Of several
+/// stores those that cannot be read are told and passed over; gives the exit code for them, 0 when
+/// there are none.
 fn each(
     targets: &[Target],
     mut f: impl FnMut(&dyn reader::StoreReader) -> Result<(), AdminError>,
-) -> Result<(), AdminError> {
+) -> Result<u8, AdminError> {
+    let mut code = 0;
     for target in targets {
-        let reader = target.open()?;
-        print::note_source(reader.origin());
-        f(reader.as_ref())?;
+        let done = target.open().and_then(|reader| {
+            print::note_source(reader.origin());
+            f(reader.as_ref())
+        });
+        match done {
+            Ok(()) => {}
+            Err(e) if targets.len() == 1 || matches!(e, AdminError::Output(_)) => return Err(e),
+            Err(e) => {
+                report(&e);
+                code = e.exit().code();
+            }
+        }
     }
-    Ok(())
+    Ok(code)
+}
+
+/// Tells of a failure.
+fn report(e: &AdminError) {
+    out::failure(PROGRAM, &print::Shown(&e.to_string()), e.next().as_deref());
 }

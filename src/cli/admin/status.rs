@@ -15,7 +15,7 @@ struct Answer {
 
 pub(super) fn run(targets: &[Target], printer: &mut Printer) -> Result<(), AdminError> {
     let mut stores = vec![];
-    super::each(targets, |reader| {
+    printer.code = super::each(targets, |reader| {
         stores.push(reader.status()?);
         Ok(())
     })?;

@@ -35,17 +35,16 @@ struct StoreProof {
 
 pub(super) fn run(targets: &[Target], p: &mut Printer) -> Result<(), AdminError> {
     let mut stores = vec![];
-    super::each(targets, |reader| {
+    let unread = super::each(targets, |reader| {
         let store = prove(reader)?;
-        if !store.proof.ok {
-            p.code = DIFFERS;
-        }
         if !p.json {
             show(&store, p)?;
         }
         stores.push(store);
         Ok(())
     })?;
+    let differs = stores.iter().any(|store| !store.proof.ok);
+    p.code = if differs { DIFFERS } else { unread };
     if p.json {
         p.json(&Answer { stores })?;
     }

@@ -97,7 +97,7 @@ pub(super) fn play(
     let mut ben = world.start_agent(&world.ben)?;
     stage.mark("ben's channel server is back, same session")?;
     unread_until_acknowledged(&mut ben, &[FOLLOWED, STORM], patience)?;
-    stage.tell("ben reads both, twice: unread until acknowledged; then nothing is left")?;
+    stage.tell("ben reads both twice: unread until acknowledged, then gone")?;
     sent.push(("ada", send(&mut ben, &world.ada, REVIEWED)?));
     read(&mut ada, &world, &[REVIEWED], patience)?;
     stage.tell("ben answers; ada reads and acknowledges")?;

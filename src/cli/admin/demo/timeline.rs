@@ -165,12 +165,10 @@ fn sender(log: &Closed, followed: &str, into: &mut Vec<Moment>) -> Result<[u8; 3
         let at = record.at.0;
         let mut add = |what: &str| into.push(log.moment(record.seq, at, what));
         match &record.event {
-            AgentEvent::OutboxQueued(e) => {
-                if e.msg_id.as_str() == followed {
-                    message = record.seq;
-                    body = Some(record.seq);
-                    add("queued: signed, and on her disk");
-                }
+            AgentEvent::OutboxQueued(e) if e.msg_id.as_str() == followed => {
+                message = record.seq;
+                body = Some(record.seq);
+                add("queued: signed, and on her disk");
             }
             AgentEvent::OutboxResigned(e) if e.message == message => {
                 body = Some(record.seq);

@@ -125,7 +125,7 @@ impl<'a> World<'a> {
         command.args(["--addr", &self.addr, "--db"]).arg(&store);
         let child = command.spawn().map_err(io_error("cannot start the bus"))?;
         let pid = child.id();
-        let mut child = self.bus.insert(child);
+        let child = self.bus.insert(child);
         let admin = paths::admin_file(&store);
         self.patience.until("the bus to come up", || {
             if let Ok(Some(status)) = child.try_wait() {
@@ -142,7 +142,6 @@ impl<'a> World<'a> {
                 .and_then(|status| status.running);
             Ok(running.filter(|running| running.pid == pid))
         })?;
-        let _ = &mut child;
         Ok(pid)
     }
 
