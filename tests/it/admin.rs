@@ -461,7 +461,7 @@ fn verify_names_the_record_behind_a_difference() {
     assert!(
         human
             .lines()
-            .any(|l| l.trim_start().starts_with("2  ") && l.contains("to b")),
+            .any(|l| l.trim_start().starts_with("2  ") && l.contains("1 B to b")),
         "{human}"
     );
     let output = run(dir.path(), &["verify", "--json"]);

@@ -1,11 +1,11 @@
 //! `interlink-admin`: the operator's view of stores.
 //!
-//! Every command reads through one trait, [`reader::StoreReader`]: over a file when nobody owns it,
+//! Every command reads through one trait, `reader::StoreReader`: over a file when nobody owns it,
 //! over the admin endpoint of the bus that owns it otherwise, with the same output. Nothing here
 //! changes a store; a file that a crash left unrepaired is read through a repaired copy in memory.
 //!
-//! - [`locate`]: which stores are meant. - [`file`], [`endpoint`]: the two readers.
-//! - one file a command. - [`print`]: columns, colour, escaping, closed pipes.
+//! - `locate`: which stores are meant. - `file`, `endpoint`: the two readers.
+//! - one file a command. - `print`: columns, colour, escaping, closed pipes.
 //!
 //! Standard output carries the answer, standard error what is to be said about it.
 

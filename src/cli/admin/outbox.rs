@@ -58,6 +58,13 @@ pub(super) fn run(args: &Args, targets: &[Target], p: &mut Printer) -> Result<()
         if store.messages.is_empty() {
             p.line(Style::Plain, "nothing waits")?;
         }
+        if !store.messages.is_empty() {
+            let head = format!(
+                "{:>8}  {:<12}  {:<12}  {:>6}  {:>9}  {}",
+                "RECORD", "MESSAGE", "STATE", "AGE", "BYTES", "RECIPIENT"
+            );
+            p.line(Style::Dim, &head)?;
+        }
         for message in &store.messages {
             show(message, now, p)?;
         }
@@ -71,7 +78,7 @@ fn show(message: &OutboxView, now: UnixMillis, p: &mut Printer) -> Result<(), Ad
         _ => Style::Plain,
     };
     let head = format!(
-        "{:>8}  {:<12}  {:<12}  {:>6} old  {:>9}  to {}#{}",
+        "{:>8}  {:<12}  {:<12}  {:>6}  {:>9}  {}#{}",
         message.seq,
         short_id(&message.msg_id),
         message.state,

@@ -11,7 +11,7 @@ use crate::wire::admin::RecordRow;
 pub(super) fn of(record: &RecordRow) -> String {
     let event = Event(&record.event);
     match record.kind.as_str() {
-        "enqueued" => format!("to {}, {}", event.route("to"), event.size()),
+        "enqueued" => format!("{} to {}", event.size(), event.route("to")),
         "acked" => event.seqs(),
         "dropped" => format!("{}, {}", event.text("reason"), event.seqs()),
         "announced" | "unregistered" => event.route("entry"),
@@ -33,11 +33,10 @@ pub(super) fn of(record: &RecordRow) -> String {
         ),
         "lease_released" => format!("{} lease {}", event.text("session"), event.text("epoch")),
         "outbox_queued" => format!(
-            "{} to {}#{}, {}",
+            "{} to {}#{}",
             event.id(),
             event.route("to"),
-            event.text("to_session"),
-            event.size()
+            event.text("to_session")
         ),
         "outbox_attempted" => format!(
             "{} at {}: {}",
