@@ -1,2 +1,7 @@
-//! Entry point.
-fn main() {}
+//! The operator's tool.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    interlink::cli::admin::main()
+}

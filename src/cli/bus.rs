@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -206,6 +206,7 @@ fn diagnosis(e: &BusError) -> (Exit, Option<&'static str>) {
 fn run(args: Args) -> Result<(), BusError> {
     let config = config(args)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(workers())
         .enable_all()
         .build()
         .map_err(BusError::Runtime)?;
@@ -213,6 +214,12 @@ fn run(args: Args) -> Result<(), BusError> {
     // A verification may still run on a thread of its own; it only reads.
     runtime.shutdown_background();
     outcome
+}
+
+/// Threads for HTTP. The writer thread is the narrow place, and each further thread costs wake-ups:
+/// half the cores, at most four.
+fn workers() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).clamp(1, 4))
 }
 
 async fn serve(config: Config) -> Result<(), BusError> {
@@ -299,7 +306,7 @@ fn config(args: Args) -> Result<Config, BusError> {
 /// if there is one.
 fn admin_access(location: &Location) -> Result<Option<AdminAccess>, BusError> {
     let file = match location {
-        Location::File(path) => admin_file(path),
+        Location::File(path) => paths::admin_file(path),
         _ => match paths::state_root(&paths::process_env) {
             Ok(root) => root.join("bus-memory.admin"),
             Err(e) => {
@@ -312,14 +319,6 @@ fn admin_access(location: &Location) -> Result<Option<AdminAccess>, BusError> {
     getrandom::fill(&mut secret)?;
     let token = data_encoding::HEXLOWER.encode(&secret);
     Ok(Some(AdminAccess { file, token }))
-}
-
-/// Where the admin tool finds the bus that owns a store.
-#[must_use]
-pub fn admin_file(store: &Path) -> PathBuf {
-    let mut name = store.as_os_str().to_owned();
-    name.push(".admin");
-    PathBuf::from(name)
 }
 
 /// Every connection is an open file, and the usual soft limit is 1024. Failing is no harm.

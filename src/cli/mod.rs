@@ -1,6 +1,8 @@
 //! Floor 6: the command lines. Flags, exit codes and output of the four programs; the work itself
 //! is done below.
 
+#[cfg(feature = "persist")]
+pub mod admin;
 #[cfg(feature = "bus")]
 pub mod bus;
 pub mod exit;

@@ -12,7 +12,7 @@
 //! put a secret key under whatever directory the program happened to start in.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::types::id::PublicKey;
 
@@ -78,6 +78,14 @@ pub fn agent_db(env: Env<'_>, key: &PublicKey) -> Result<PathBuf, PathsError> {
         .join("agent")
         .join(key.to_string())
         .join("agent.redb"))
+}
+
+/// Where the admin tool finds the bus that owns a store.
+#[must_use]
+pub fn admin_file(store: &Path) -> PathBuf {
+    let mut name = store.as_os_str().to_owned();
+    name.push(".admin");
+    PathBuf::from(name)
 }
 
 fn config_root(env: Env<'_>) -> Result<PathBuf, PathsError> {

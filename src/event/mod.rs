@@ -64,6 +64,16 @@ pub enum DecodeRecordError {
     },
 }
 
+impl DecodeRecordError {
+    /// Position of the record.
+    #[must_use]
+    pub const fn seq(&self) -> Seq {
+        match self {
+            DecodeRecordError::Frame { seq, .. } | DecodeRecordError::Event { seq, .. } => *seq,
+        }
+    }
+}
+
 impl<E: StoredEvent> Recorded<E> {
     /// The bytes of this record's frame.
     ///

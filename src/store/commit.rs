@@ -1,7 +1,7 @@
 //! The writer thread: group commit.
 //!
 //! It takes one command, drains what else waits up to a bound, and runs one transaction: decide,
-//! append the frames, apply the projections, advance the applied position, commit once, answer all.
+//! append the frames, apply the projections, commit once, answer all.
 //! A lone command commits at once; batches form while the previous sync runs.
 //!
 //! A refused command appends nothing and does not fail its batch. If applying fails, the
@@ -20,9 +20,7 @@ use std::time::{Duration, Instant};
 use redb::{ReadableTable, Table, TransactionError, WriteTransaction};
 
 use super::error::CommandError;
-use super::layout::{
-    BODIES, LOG, META, META_APPLIED, META_FORMAT, META_MIN_WRITER, META_PROJECTION,
-};
+use super::layout::{BODIES, LOG, META, META_FORMAT, META_MIN_WRITER, META_PROJECTION};
 use super::open::{self, Engine, Location, Mode, OpenOptions, panic_text};
 use super::owner::OwnerHint;
 use super::receipt::{Answer, Receipt};
@@ -35,6 +33,10 @@ use crate::event::{EncodeRecordError, Recorded};
 use crate::types::limit::{MAX_BATCH_BYTES, MAX_BATCH_COMMANDS, MAX_WAITING_COMMANDS};
 use crate::types::seq::Seq;
 use crate::types::time::{Clock, UnixMillis};
+
+/// How long the writer yields before it sleeps. Costs nothing while it is busy and nothing while
+/// nobody sends.
+const YIELD: Duration = Duration::from_micros(150);
 
 /// What a committed command led to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,7 +141,7 @@ impl<D: Domain> Committer<D> {
     fn run(mut self, work: &Receiver<Work<D>>) {
         let mut batch = Vec::new();
         loop {
-            let open = match work.recv() {
+            let open = match next(work) {
                 Ok(Work::Command(job)) => {
                     batch.push(job);
                     Self::drain(work, &mut batch)
@@ -203,7 +205,11 @@ impl<D: Domain> Committer<D> {
             self.shared.commits.fetch_add(1, Ordering::Relaxed);
             self.shared.publish_head(staged.head);
             if let Some(listener) = &self.listener {
-                listener(&staged.records);
+                // A listener that panics must not take the answers of a committed batch with it.
+                let told = catch_unwind(AssertUnwindSafe(|| listener(&staged.records)));
+                if told.is_err() {
+                    self.turn_read_only("a follower of the log panicked");
+                }
             }
         }
         for (job, answer) in jobs.into_iter().zip(staged.answers) {
@@ -353,7 +359,7 @@ impl<D: Domain> Committer<D> {
             };
             answers.push(answer);
         }
-        let (records, head) = stage.finish(txn)?;
+        let (records, head) = stage.finish()?;
         Ok(Staged {
             answers,
             records,
@@ -420,6 +426,20 @@ impl From<EncodeRecordError> for AppendError {
     }
 }
 
+/// Waits for work: a short while yielding, then asleep. One sender in a closed loop comes back
+/// within some 100 us, which is about what waking a sleeping thread costs on top.
+fn next<D: Domain>(work: &Receiver<Work<D>>) -> Result<Work<D>, mpsc::RecvError> {
+    let until = Instant::now() + YIELD;
+    loop {
+        match work.try_recv() {
+            Ok(work) => return Ok(work),
+            Err(mpsc::TryRecvError::Disconnected) => return Err(mpsc::RecvError),
+            Err(mpsc::TryRecvError::Empty) if Instant::now() < until => thread::yield_now(),
+            Err(mpsc::TryRecvError::Empty) => return work.recv(),
+        }
+    }
+}
+
 /// The records of a batch and the head after them.
 type Finished<D> = (Vec<Recorded<<D as Domain>::Event>>, Seq);
 
@@ -436,7 +456,7 @@ struct Stage<'txn, D: Domain> {
 
 impl<'txn, D: Domain> Stage<'txn, D> {
     fn open(txn: &'txn WriteTransaction, now: UnixMillis) -> Result<Self, Failure> {
-        let tables = WriteTables::open(txn, D::KIND).map_err(Failure::storage)?;
+        let tables = WriteTables::new(txn, D::KIND);
         let log = txn.open_table(LOG).map_err(Failure::storage)?;
         let bodies = txn.open_table(BODIES).map_err(Failure::storage)?;
         let last = log.last().map_err(Failure::storage)?;
@@ -489,7 +509,7 @@ impl<'txn, D: Domain> Stage<'txn, D> {
         Ok(())
     }
 
-    fn finish(mut self, txn: &WriteTransaction) -> Result<Finished<D>, Failure> {
+    fn finish(mut self) -> Result<Finished<D>, Failure> {
         for event in std::mem::take(&mut self.mergeable) {
             let record = Recorded {
                 seq: self.head.next(),
@@ -501,11 +521,6 @@ impl<'txn, D: Domain> Stage<'txn, D> {
                     Failure::Storage { reason }
                 }
             })?;
-        }
-        if !self.records.is_empty() {
-            let mut meta = txn.open_table(META).map_err(Failure::storage)?;
-            meta.insert(META_APPLIED, self.head.0.to_le_bytes().as_slice())
-                .map_err(Failure::storage)?;
         }
         Ok((self.records, self.head))
     }

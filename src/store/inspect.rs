@@ -149,6 +149,7 @@ pub fn verification(outcome: &Result<Report, VerifyError>) -> Verification {
         Ok(report) => Verification {
             ok: true,
             difference: None,
+            record: None,
             records: report.records,
             head: report.head.0,
             rows: report.rows,
@@ -157,6 +158,7 @@ pub fn verification(outcome: &Result<Report, VerifyError>) -> Verification {
         },
         Err(e) => Verification {
             difference: Some(e.to_string()),
+            record: e.record().map(|seq| seq.0),
             ..Verification::default()
         },
     }

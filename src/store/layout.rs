@@ -21,7 +21,8 @@ pub(super) const META_FORMAT: &str = "format";
 pub(super) const META_MIN_WRITER: &str = "min_writer";
 /// `meta`: `bus` or `agent`.
 pub(super) const META_KIND: &str = "kind";
-/// `meta`: position that every projection has applied, u64 little endian.
+/// `meta`: position at which the projections were last rebuilt, u64 little endian. Since then rows
+/// and records were written together.
 pub(super) const META_APPLIED: &str = "applied_seq";
 /// `meta`: prefix of a projection's version, u16 little endian.
 pub(super) const META_PROJECTION: &str = "projection/";

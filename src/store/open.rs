@@ -19,7 +19,7 @@ use redb::{
 use super::error::{OpenError, ReadError, engine};
 use super::layout::{META, META_FORMAT, META_KIND};
 use super::overlay::Overlay;
-use super::snapshot::Snapshot;
+use super::snapshot::{Snapshot, guarded as guarded_read};
 use super::{migrate, owner, replay};
 use crate::domain::Domain;
 use crate::types::seq::Seq;
@@ -134,11 +134,13 @@ pub(super) enum Engine {
 
 impl Engine {
     pub(super) fn snapshot(&self) -> Result<Snapshot, ReadError> {
-        let txn = match self {
-            Engine::Writer(db) | Engine::Frozen(db) => db.begin_read(),
-            Engine::Reader(db) => db.begin_read(),
-        };
-        Ok(Snapshot::new(txn.map_err(engine)?))
+        guarded_read(|| {
+            let txn = match self {
+                Engine::Writer(db) | Engine::Frozen(db) => db.begin_read(),
+                Engine::Reader(db) => db.begin_read(),
+            };
+            Ok(Snapshot::new(txn.map_err(engine)?))
+        })
     }
 }
 

@@ -1,5 +1,6 @@
 //! The row traits over redb transactions.
 
+use std::cell::OnceCell;
 use std::ops::{Bound, ControlFlow};
 
 use redb::{ReadTransaction, ReadableTable, Table, TableError as RedbTableError, WriteTransaction};
@@ -12,32 +13,41 @@ use crate::event::kind::StoreKind;
 type Rows<'txn> = Table<'txn, &'static [u8], &'static [u8]>;
 
 /// The tables of one write transaction. redb refuses to open a table twice, so each is opened
-/// once, here.
+/// once, here, when it is first needed: opening costs a look-up, and most batches touch few tables.
 pub(super) struct WriteTables<'txn> {
-    tables: Vec<(TableId, Rows<'txn>)>,
+    txn: &'txn WriteTransaction,
+    tables: Vec<(TableId, OnceCell<Rows<'txn>>)>,
 }
 
 impl<'txn> WriteTables<'txn> {
-    /// Opens every table of a kind of store, creating what is missing.
-    pub(super) fn open(txn: &'txn WriteTransaction, kind: StoreKind) -> Result<Self, TableError> {
-        let mut tables = Vec::new();
-        for id in TableId::ALL.iter().copied().filter(|id| id.store() == kind) {
-            tables.push((id, txn.open_table(layout::rows(id)).map_err(backend)?));
-        }
-        Ok(WriteTables { tables })
+    /// The tables of a kind of store; they are created when they are first needed.
+    pub(super) fn new(txn: &'txn WriteTransaction, kind: StoreKind) -> Self {
+        let ids = TableId::ALL.iter().copied();
+        let tables = ids
+            .filter(|id| id.store() == kind)
+            .map(|id| (id, OnceCell::new()))
+            .collect();
+        WriteTables { txn, tables }
     }
 
     fn table(&self, id: TableId) -> Result<&Rows<'txn>, TableError> {
-        self.tables
+        let (_, cell) = self
+            .tables
             .iter()
-            .find_map(|(have, table)| (*have == id).then_some(table))
-            .ok_or(TableError::NoSuchTable { table: id.name() })
+            .find(|(have, _)| *have == id)
+            .ok_or(TableError::NoSuchTable { table: id.name() })?;
+        if let Some(rows) = cell.get() {
+            return Ok(rows);
+        }
+        let rows = self.txn.open_table(layout::rows(id)).map_err(backend)?;
+        Ok(cell.get_or_init(|| rows))
     }
 
     fn table_mut(&mut self, id: TableId) -> Result<&mut Rows<'txn>, TableError> {
+        self.table(id)?;
         self.tables
             .iter_mut()
-            .find_map(|(have, table)| (*have == id).then_some(table))
+            .find_map(|(have, cell)| (*have == id).then(|| cell.get_mut())?)
             .ok_or(TableError::NoSuchTable { table: id.name() })
     }
 

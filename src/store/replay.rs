@@ -1,41 +1,45 @@
 //! Bringing projections up to the log.
 
-use std::ops::ControlFlow;
+use std::ops::{Bound, ControlFlow};
 
-use redb::{ReadableTable, WriteTransaction};
+use redb::{ReadableTable, Table, WriteTransaction};
 
-use super::layout::{LOG, META, META_APPLIED, META_PROJECTION};
+use super::layout::{BODIES, LOG, META, META_APPLIED, META_PROJECTION};
 use super::redb_tables::WriteTables;
 use crate::domain::Domain;
 use crate::domain::projection::apply_all;
-use crate::domain::tables::MemTables;
+use crate::domain::tables::{MemTables, TableError, TableId, TableReader, Tables, Visit};
 use crate::event::Recorded;
 use crate::store::error::{ReadError, engine};
 use crate::store::snapshot::Snapshot;
 use crate::types::seq::Seq;
 
-/// Brings every projection of a store up to the head of its log, in the given transaction:
-/// untouched when version and position match, rebuilt from the retained records when one's version
-/// differs (or when forced), else the tail applied. Returns the head and whether anything was changed.
+/// Makes sure that every projection of a store stands at the head of its log, in the given
+/// transaction. Records and rows are always written in one transaction, so rows of the right version
+/// are at the head; if one's version differs (or when forced) all are rebuilt from the retained
+/// records. Returns the head and whether anything was changed.
+///
+/// # Errors
+///
+/// When the log ends before something that was made from it: records that were acknowledged are
+/// gone, and a rebuild would hide it.
 pub(super) fn catch_up<D: Domain>(
     txn: &WriteTransaction,
     force: bool,
 ) -> Result<(Seq, bool), ReadError> {
     let log = txn.open_table(LOG).map_err(engine)?;
+    let bodies = txn.open_table(BODIES).map_err(engine)?;
     let mut meta = txn.open_table(META).map_err(engine)?;
-    let head = log
-        .last()
-        .map_err(engine)?
-        .map_or(Seq::ZERO, |(seq, _)| Seq(seq.value()));
+    let head = last(&log)?;
     let applied = meta
         .get(META_APPLIED)
         .map_err(engine)?
         .and_then(|v| v.value().try_into().ok())
         .map_or(Seq::ZERO, |bytes| Seq(u64::from_le_bytes(bytes)));
-    if applied > head && !force {
-        // Rebuilding would hide that acknowledged records are gone.
+    let reached = applied.max(last(&bodies)?);
+    if reached > head && !force {
         return Err(ReadError::Engine {
-            reason: format!("the rows stand at record {applied}, the log ends at {head}"),
+            reason: format!("the store has seen record {reached}, its log ends at {head}"),
         });
     }
     let mut rebuild = force;
@@ -47,18 +51,14 @@ pub(super) fn catch_up<D: Domain>(
             .map(|v| v.value().to_vec());
         rebuild |= stored.as_deref() != Some(&projection.version().to_le_bytes());
     }
-    if !rebuild && applied == head {
+    if !rebuild {
         return Ok((head, false));
     }
-    let mut tables = WriteTables::open(txn, D::KIND)?;
-    let mut from = applied.next();
-    if rebuild {
-        from = Seq::ZERO;
-        for table in D::projections().iter().flat_map(|p| p.tables()) {
-            tables.clear(*table)?;
-        }
+    let mut tables = WriteTables::new(txn, D::KIND);
+    for table in D::projections().iter().flat_map(|p| p.tables()) {
+        tables.clear(*table)?;
     }
-    for row in log.range(from.0..).map_err(engine)? {
+    for row in log.iter().map_err(engine)? {
         let (seq, bytes) = row.map_err(engine)?;
         let record = Recorded::<D::Event>::from_frame(Seq(seq.value()), bytes.value())?;
         apply_all(D::projections(), &mut tables, &record).map_err(engine)?;
@@ -72,6 +72,12 @@ pub(super) fn catch_up<D: Domain>(
     meta.insert(META_APPLIED, head.0.to_le_bytes().as_slice())
         .map_err(engine)?;
     Ok((head, true))
+}
+
+/// The last position of a table.
+fn last(table: &Table<'_, u64, &'static [u8]>) -> Result<Seq, ReadError> {
+    let last = table.last().map_err(engine)?;
+    Ok(last.map_or(Seq::ZERO, |(seq, _)| Seq(seq.value())))
 }
 
 /// Replays the retained records into empty tables in memory. Reads no body.
@@ -93,4 +99,69 @@ pub(super) fn into_memory<D: Domain>(
         Ok(ControlFlow::Continue(()))
     })?;
     Ok(tables)
+}
+
+/// The last record that writes or deletes a row.
+///
+/// # Errors
+///
+/// As [`into_memory`].
+pub(super) fn last_touch<D: Domain>(
+    snapshot: &Snapshot,
+    table: TableId,
+    key: &[u8],
+) -> Result<Option<Seq>, ReadError> {
+    let mut watched = Watched {
+        tables: MemTables::new(),
+        table,
+        key,
+        touched: false,
+    };
+    let mut last = None;
+    snapshot.frames(Seq::ZERO, |seq, bytes| {
+        let record = Recorded::<D::Event>::from_frame(seq, bytes)?;
+        watched.touched = false;
+        apply_all(D::projections(), &mut watched, &record).map_err(engine)?;
+        if watched.touched {
+            last = Some(seq);
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(last)
+}
+
+/// Tables that notice when one row is touched.
+struct Watched<'a> {
+    tables: MemTables,
+    table: TableId,
+    key: &'a [u8],
+    touched: bool,
+}
+
+impl TableReader for Watched<'_> {
+    fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, TableError> {
+        self.tables.get(table, key)
+    }
+
+    fn scan(
+        &self,
+        table: TableId,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        visit: Visit<'_>,
+    ) -> Result<(), TableError> {
+        self.tables.scan(table, from, to, visit)
+    }
+}
+
+impl Tables for Watched<'_> {
+    fn put(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), TableError> {
+        self.touched |= table == self.table && key == self.key;
+        self.tables.put(table, key, value)
+    }
+
+    fn delete(&mut self, table: TableId, key: &[u8]) -> Result<bool, TableError> {
+        self.touched |= table == self.table && key == self.key;
+        self.tables.delete(table, key)
+    }
 }

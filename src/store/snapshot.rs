@@ -1,11 +1,13 @@
 //! A consistent view of a store at one position.
 
 use std::ops::{Bound, ControlFlow};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use redb::{ReadTransaction, ReadableTable, TableError as RedbTableError};
 
 use super::error::{ReadError, engine};
 use super::layout;
+use super::open::panic_text;
 use super::redb_tables::ReadTables;
 use super::replay::into_memory;
 use crate::domain::Domain;
@@ -33,11 +35,13 @@ impl Snapshot {
     ///
     /// [`ReadError::Engine`].
     pub fn head(&self) -> Result<Seq, ReadError> {
-        let Some(log) = self.numbered(layout::LOG)? else {
-            return Ok(Seq::ZERO);
-        };
-        let last = log.last().map_err(engine)?;
-        Ok(last.map_or(Seq::ZERO, |(seq, _)| Seq(seq.value())))
+        guarded(|| {
+            let Some(log) = self.numbered(layout::LOG)? else {
+                return Ok(Seq::ZERO);
+            };
+            let last = log.last().map_err(engine)?;
+            Ok(last.map_or(Seq::ZERO, |(seq, _)| Seq(seq.value())))
+        })
     }
 
     /// Position of the first record that is retained; `None` for an empty log.
@@ -46,11 +50,13 @@ impl Snapshot {
     ///
     /// [`ReadError::Engine`].
     pub fn first(&self) -> Result<Option<Seq>, ReadError> {
-        let Some(log) = self.numbered(layout::LOG)? else {
-            return Ok(None);
-        };
-        let first = log.first().map_err(engine)?;
-        Ok(first.map(|(seq, _)| Seq(seq.value())))
+        guarded(|| {
+            let Some(log) = self.numbered(layout::LOG)? else {
+                return Ok(None);
+            };
+            let first = log.first().map_err(engine)?;
+            Ok(first.map(|(seq, _)| Seq(seq.value())))
+        })
     }
 
     /// The bytes of the frame at a position.
@@ -59,7 +65,7 @@ impl Snapshot {
     ///
     /// [`ReadError::Engine`].
     pub fn frame(&self, seq: Seq) -> Result<Option<Vec<u8>>, ReadError> {
-        self.number_value(layout::LOG, seq)
+        guarded(|| self.number_value(layout::LOG, seq))
     }
 
     /// The record at a position.
@@ -79,7 +85,7 @@ impl Snapshot {
     ///
     /// [`ReadError::Engine`].
     pub fn body(&self, seq: Seq) -> Result<Option<Vec<u8>>, ReadError> {
-        self.number_value(layout::BODIES, seq)
+        guarded(|| self.number_value(layout::BODIES, seq))
     }
 
     /// Visits the frames from `from` on, in order of position.
@@ -92,7 +98,7 @@ impl Snapshot {
         from: Seq,
         mut visit: impl FnMut(Seq, &[u8]) -> Result<ControlFlow<()>, ReadError>,
     ) -> Result<(), ReadError> {
-        self.numbered_rows(layout::LOG, from, &mut visit)
+        guarded(|| self.numbered_rows(layout::LOG, from, &mut visit))
     }
 
     /// Visits the bodies in order of position.
@@ -104,7 +110,7 @@ impl Snapshot {
         &self,
         mut visit: impl FnMut(Seq, &[u8]) -> Result<ControlFlow<()>, ReadError>,
     ) -> Result<(), ReadError> {
-        self.numbered_rows(layout::BODIES, Seq::ZERO, &mut visit)
+        guarded(|| self.numbered_rows(layout::BODIES, Seq::ZERO, &mut visit))
     }
 
     /// Replays the retained records into empty tables in memory. Reads no body.
@@ -124,11 +130,11 @@ impl Snapshot {
     }
 
     pub(super) fn meta(&self, key: &str) -> Result<Option<Vec<u8>>, ReadError> {
-        match self.txn.open_table(layout::META) {
+        guarded(|| match self.txn.open_table(layout::META) {
             Ok(meta) => Ok(meta.get(key).map_err(engine)?.map(|v| v.value().to_vec())),
             Err(RedbTableError::TableDoesNotExist(_)) => Ok(None),
             Err(e) => Err(engine(e)),
-        }
+        })
     }
 
     fn numbered(
@@ -173,9 +179,22 @@ impl Snapshot {
     }
 }
 
+/// Turns a panic of the engine on a damaged file into an error.
+pub(super) fn guarded<T>(f: impl FnOnce() -> Result<T, ReadError>) -> Result<T, ReadError> {
+    catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| {
+        let reason = panic_text(&*panic);
+        Err(ReadError::Engine { reason })
+    })
+}
+
+fn guarded_rows<T>(f: impl FnOnce() -> Result<T, TableError>) -> Result<T, TableError> {
+    catch_unwind(AssertUnwindSafe(f))
+        .unwrap_or_else(|panic| Err(TableError::Backend(panic_text(&*panic).into())))
+}
+
 impl TableReader for Snapshot {
     fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, TableError> {
-        ReadTables(&self.txn).get(table, key)
+        guarded_rows(|| ReadTables(&self.txn).get(table, key))
     }
 
     fn scan(
@@ -185,6 +204,6 @@ impl TableReader for Snapshot {
         to: Bound<&[u8]>,
         visit: Visit<'_>,
     ) -> Result<(), TableError> {
-        ReadTables(&self.txn).scan(table, from, to, visit)
+        guarded_rows(|| ReadTables(&self.txn).scan(table, from, to, visit))
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
-use super::replay::into_memory;
+use super::replay::{self, into_memory};
 use super::{ReadError, Snapshot};
 use crate::crypto::hash::sha256;
 use crate::domain::Domain;
@@ -43,7 +43,7 @@ pub enum VerifyError {
         /// Position that is there.
         found: Seq,
     },
-    /// The rows stand at another position than the log: its end is gone, or was never applied.
+    /// The rows were once at a later record than the last of the log: its end is gone.
     #[error("the rows stand at record {applied}, the log ends at {head}")]
     Applied {
         /// Position of the rows.
@@ -52,7 +52,10 @@ pub enum VerifyError {
         head: Seq,
     },
     /// A stored row differs from the replayed one.
-    #[error("table {table}, key {key}: stored row {stored}, the log gives {replayed}")]
+    #[error(
+        "table {table}, key {key}: stored row {stored}, the log gives {replayed}; {}",
+        cause_text(*record)
+    )]
     Row {
         /// Name of the table.
         table: &'static str,
@@ -62,6 +65,8 @@ pub enum VerifyError {
         stored: String,
         /// `absent`, or the replayed value in hex.
         replayed: String,
+        /// The last record that writes or deletes this row; `None` when no record does.
+        record: Option<Seq>,
     },
     /// A body that a row needs is gone.
     #[error("body {seq} is missing")]
@@ -81,6 +86,30 @@ pub enum VerifyError {
         /// Its position.
         seq: Seq,
     },
+}
+
+impl VerifyError {
+    /// The record that the difference comes from, where one is to blame.
+    #[must_use]
+    pub fn record(&self) -> Option<Seq> {
+        match self {
+            VerifyError::Read(ReadError::Record(e)) => Some(e.seq()),
+            VerifyError::Read(_) => None,
+            VerifyError::Gap { found, .. } => Some(*found),
+            VerifyError::Applied { applied, head } => (applied < head).then(|| applied.next()),
+            VerifyError::Row { record, .. } => *record,
+            VerifyError::BodyMissing { seq }
+            | VerifyError::BodyDamaged { seq }
+            | VerifyError::BodyOrphan { seq } => Some(*seq),
+        }
+    }
+}
+
+fn cause_text(record: Option<Seq>) -> String {
+    record.map_or_else(
+        || "no record touches it".to_owned(),
+        |seq| format!("record {seq} touches it last"),
+    )
 }
 
 /// Verifies a snapshot; `progress` is called with the number of records read, now and then.
@@ -117,12 +146,18 @@ pub fn verify<D: Domain>(
         return Err(gap);
     }
     let applied = snapshot.applied()?;
-    if applied != report.head {
+    if applied > report.head {
         let head = report.head;
         return Err(VerifyError::Applied { applied, head });
     }
     for table in D::projections().iter().flat_map(|p| p.tables()) {
-        report.rows += compare(snapshot, &replayed, *table)?;
+        match compare(snapshot, &replayed, *table)? {
+            Ok(rows) => report.rows += rows,
+            Err(mut difference) => {
+                difference.blame::<D>(snapshot, *table);
+                return Err(difference.into());
+            }
+        }
     }
     check_bodies::<D>(snapshot, &mut report)?;
     Ok(report)
@@ -135,44 +170,77 @@ fn hex(value: Option<&[u8]>) -> String {
     )
 }
 
-fn compare(snapshot: &Snapshot, replayed: &MemTables, table: TableId) -> Result<u64, VerifyError> {
+/// A row that differs.
+struct Difference {
+    table: TableId,
+    key: Vec<u8>,
+    stored: Option<Vec<u8>>,
+    replayed: Option<Vec<u8>>,
+    record: Option<Seq>,
+}
+
+impl Difference {
+    fn new(table: TableId, key: &[u8], stored: Option<&[u8]>, replayed: Option<&[u8]>) -> Self {
+        Difference {
+            table,
+            key: key.to_vec(),
+            stored: stored.map(<[u8]>::to_vec),
+            replayed: replayed.map(<[u8]>::to_vec),
+            record: None,
+        }
+    }
+
+    /// Replays once more to find the record behind it. A second replay that fails blames nobody:
+    /// the first one has read the same records.
+    fn blame<D: Domain>(&mut self, snapshot: &Snapshot, table: TableId) {
+        self.record = replay::last_touch::<D>(snapshot, table, &self.key).unwrap_or(None);
+    }
+}
+
+impl From<Difference> for VerifyError {
+    fn from(d: Difference) -> VerifyError {
+        VerifyError::Row {
+            table: d.table.name(),
+            key: hex(Some(&d.key)),
+            stored: hex(d.stored.as_deref()),
+            replayed: hex(d.replayed.as_deref()),
+            record: d.record,
+        }
+    }
+}
+
+/// Compares a table row by row; gives the number of rows, or the first difference.
+fn compare(
+    snapshot: &Snapshot,
+    replayed: &MemTables,
+    table: TableId,
+) -> Result<Result<u64, Difference>, ReadError> {
     let mut expected = replayed.rows(table).peekable();
     let mut rows = 0;
     let mut difference = None;
-    let differs = |key: &[u8], stored: Option<&[u8]>, replayed: Option<&[u8]>| VerifyError::Row {
-        table: table.name(),
-        key: hex(Some(key)),
-        stored: hex(stored),
-        replayed: hex(replayed),
-    };
-    let scan = snapshot.scan(
+    snapshot.scan(
         table,
         Bound::Unbounded,
         Bound::Unbounded,
         &mut |key, value| {
             rows += 1;
-            match expected.next() {
-                Some((k, v)) if k == key && v == value => ControlFlow::Continue(()),
-                Some((k, v)) if k == key => {
-                    difference = Some(differs(key, Some(value), Some(v)));
-                    ControlFlow::Break(())
-                }
-                Some((k, v)) if k < key => {
-                    difference = Some(differs(k, None, Some(v)));
-                    ControlFlow::Break(())
-                }
-                _ => {
-                    difference = Some(differs(key, Some(value), None));
-                    ControlFlow::Break(())
-                }
+            difference = match expected.next() {
+                Some((k, v)) if k == key && v == value => None,
+                Some((k, v)) if k == key => Some(Difference::new(table, key, Some(value), Some(v))),
+                Some((k, v)) if k < key => Some(Difference::new(table, k, None, Some(v))),
+                _ => Some(Difference::new(table, key, Some(value), None)),
+            };
+            match difference {
+                None => ControlFlow::Continue(()),
+                Some(_) => ControlFlow::Break(()),
             }
         },
-    );
-    scan.map_err(ReadError::from)?;
+    )?;
     if difference.is_none() {
-        difference = expected.next().map(|(k, v)| differs(k, None, Some(v)));
+        let missing = expected.next();
+        difference = missing.map(|(k, v)| Difference::new(table, k, None, Some(v)));
     }
-    difference.map_or(Ok(rows), Err)
+    Ok(difference.map_or(Ok(rows), Err))
 }
 
 fn check_bodies<D: Domain>(snapshot: &Snapshot, report: &mut Report) -> Result<(), VerifyError> {

@@ -7,4 +7,5 @@ pub mod limit;
 pub mod route;
 pub mod secret;
 pub mod seq;
+pub mod text;
 pub mod time;

@@ -106,6 +106,8 @@ pub struct Verification {
     pub ok: bool,
     /// The first thing that does not.
     pub difference: Option<String>,
+    /// Position of the record that it comes from, where one is to blame.
+    pub record: Option<u64>,
     /// Records read.
     pub records: u64,
     /// Position of the last one.

@@ -56,6 +56,8 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("http_body_util", &["src/bus/"]),
     ("reqwest", &["src/agent/client.rs"]),
     ("rmcp", &["src/agent/mcp/"]),
+    ("ureq", &["src/cli/admin/endpoint.rs"]),
+    ("signal_hook", &["src/cli/"]),
     ("clap", &["src/cli/"]),
     ("etcetera", &["src/cli/"]),
     ("tracing_subscriber", &["src/cli/"]),

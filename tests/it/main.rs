@@ -1,6 +1,8 @@
 //! The integration tests: one binary, so that two cores link once. `INTERLINK_LONG=1` runs the long
 //! versions of the crash tests, `INTERLINK_SEED=n` starts the seeded ones elsewhere.
 
+#[cfg(all(feature = "persist", feature = "cli"))]
+mod admin;
 mod architecture;
 #[cfg(all(feature = "bus", feature = "cli"))]
 mod bus_process;

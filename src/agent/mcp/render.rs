@@ -10,26 +10,12 @@
 use std::fmt::Write as _;
 
 use crate::types::id::is_unsafe_char;
+use crate::types::text::{is_invisible_char, spell_out};
 
 /// Longest name in characters that is shown in front of a peer's words.
 const MAX_LABEL_CHARS: usize = 64;
 /// Longest attribute in characters.
 const MAX_ATTRIBUTE_CHARS: usize = 160;
-
-/// Characters that are not seen but change what is read: joiners outside of bodies, fillers, tags,
-/// annotation marks, selectors beyond those of emoji.
-fn is_invisible(c: char) -> bool {
-    matches!(c,
-        '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
-        | '\u{180b}'..='\u{180f}' | '\u{200b}' | '\u{2060}'..='\u{2065}' | '\u{206a}'..='\u{206f}'
-        | '\u{3164}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
-        | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
-}
-
-fn escape(into: &mut String, c: char) {
-    // Writing to a String does not fail.
-    let _ = write!(into, "\\u{{{:x}}}", u32::from(c));
-}
 
 /// A body: line feeds and tabs stay, everything that is not seen is spelled out. CR LF counts as a
 /// line feed. Joiners stay, because scripts and emoji need them.
@@ -41,7 +27,7 @@ pub fn body(text: &str) -> String {
         match c {
             '\n' | '\t' => out.push(c),
             '\r' if chars.peek() == Some(&'\n') => {}
-            c if is_unsafe_char(c) || is_invisible(c) => escape(&mut out, c),
+            c if is_unsafe_char(c) || is_invisible_char(c) => spell_out(&mut out, c),
             c => out.push(c),
         }
     }
@@ -58,8 +44,8 @@ fn line(text: &str, max: usize) -> String {
             break;
         }
         match c {
-            '"' | '<' | '>' | '[' | ']' | '\u{200c}' | '\u{200d}' => escape(&mut out, c),
-            c if is_unsafe_char(c) || is_invisible(c) => escape(&mut out, c),
+            '"' | '<' | '>' | '[' | ']' | '\u{200c}' | '\u{200d}' => spell_out(&mut out, c),
+            c if is_unsafe_char(c) || is_invisible_char(c) => spell_out(&mut out, c),
             c => out.push(c),
         }
     }

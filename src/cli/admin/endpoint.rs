@@ -1,0 +1,203 @@
+//! A running bus as a [`StoreReader`], through its admin endpoint.
+//!
+//! The bus leaves a file beside its store with its address and a secret (see
+//! [`AdminFile`]). Answers are bounded; proxies of the environment and redirects are not followed,
+//! since the secret is for the bus alone.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+
+use super::error::AdminError;
+use super::reader::{BusNumbers, Origin, OutboxView, Running, Source, StoreReader, StoreStatus};
+use crate::event::kind::StoreKind;
+use crate::types::limit::MAX_ADMIN_ROWS;
+use crate::wire::admin::{AdminFile, Queues, Records, Status, Verification};
+
+/// Longest answer in bytes: a full page of the largest events.
+const MAX_ANSWER_BYTES: u64 = 256 << 20;
+
+/// Longest file that names an endpoint, in bytes.
+const MAX_FILE_BYTES: u64 = 4096;
+
+/// How long connecting may take.
+const CONNECT: Duration = Duration::from_secs(2);
+
+/// How long an answer may take, except that of `verify`.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// How long `verify` may take.
+const VERIFY: Duration = Duration::from_secs(3600);
+
+/// The bus that owns a store does not answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(super) enum EndpointError {
+    /// The file that leads to it does not read.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// Its path.
+        path: PathBuf,
+        /// What is wrong.
+        source: io::Error,
+    },
+    /// No answer, or none that reads.
+    #[error("the bus at {url} (pid {pid}): {reason}")]
+    Answer {
+        /// Where the bus should be.
+        url: String,
+        /// Its process id.
+        pid: u32,
+        /// What went wrong.
+        reason: String,
+    },
+}
+
+/// See the module's documentation.
+pub(super) struct EndpointReader {
+    agent: ureq::Agent,
+    file: AdminFile,
+    store: Option<PathBuf>,
+    origin: Origin,
+}
+
+impl EndpointReader {
+    /// Reads the endpoint's file and makes sure that the bus answers.
+    pub(super) fn open(admin: &Path, store: Option<&Path>) -> Result<EndpointReader, AdminError> {
+        let file = read_file(admin).map_err(|source| EndpointError::File {
+            path: admin.to_owned(),
+            source,
+        })?;
+        let config = ureq::Agent::config_builder()
+            .proxy(None)
+            .max_redirects(0)
+            .http_status_as_error(false)
+            .timeout_connect(Some(CONNECT))
+            .build();
+        let reader = EndpointReader {
+            agent: config.into(),
+            file,
+            store: store.map(Path::to_owned),
+            origin: Origin {
+                store: store.map(|path| path.display().to_string()),
+                kind: StoreKind::Bus,
+                source: Source::Endpoint,
+            },
+        };
+        reader.status_answer()?;
+        Ok(reader)
+    }
+
+    fn failed(&self, reason: impl ToString) -> AdminError {
+        AdminError::Endpoint(EndpointError::Answer {
+            url: self.file.url.clone(),
+            pid: self.file.pid,
+            reason: reason.to_string(),
+        })
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("{}/admin/v1/{path}", self.file.url.trim_end_matches('/'))
+    }
+
+    fn authorization(&self) -> String {
+        format!("Bearer {}", self.file.token)
+    }
+
+    fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, AdminError> {
+        let request = self.agent.get(self.url(path));
+        let request = request.header("authorization", self.authorization());
+        let request = request.config().timeout_global(Some(ANSWER)).build();
+        self.answer(request.call())
+    }
+
+    fn answer<T: DeserializeOwned>(
+        &self,
+        answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
+    ) -> Result<T, AdminError> {
+        let mut response = answer.map_err(|e| self.failed(e))?;
+        let status = response.status();
+        let body = response.body_mut().with_config().limit(MAX_ANSWER_BYTES);
+        let body = body.read_to_vec().map_err(|e| self.failed(e))?;
+        if !status.is_success() {
+            let problem: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
+            let detail = problem.get("detail").and_then(|d| d.as_str());
+            return Err(self.failed(format!("{status} {}", detail.unwrap_or_default())));
+        }
+        serde_json::from_slice(&body).map_err(|e| self.failed(e))
+    }
+
+    fn status_answer(&self) -> Result<Status, AdminError> {
+        self.get("status")
+    }
+}
+
+fn read_file(path: &Path) -> io::Result<AdminFile> {
+    use std::io::Read as _;
+    let mut text = vec![];
+    std::fs::File::open(path)?
+        .take(MAX_FILE_BYTES)
+        .read_to_end(&mut text)?;
+    serde_json::from_slice(&text).map_err(io::Error::from)
+}
+
+impl StoreReader for EndpointReader {
+    fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    fn status(&self) -> Result<StoreStatus, AdminError> {
+        let status = self.status_answer()?;
+        let first = self.records(0, 1)?.records;
+        let newest = self.records(status.head, 1)?.records;
+        let metadata = self.store.as_ref().and_then(|path| path.metadata().ok());
+        Ok(StoreStatus {
+            origin: self.origin.clone(),
+            file_bytes: metadata.map(|m| m.len()),
+            first: first.first().map(|record| record.seq),
+            head: status.head,
+            head_at: newest.first().map(|record| record.at),
+            bus: Some(BusNumbers {
+                queues: status.queues,
+                messages: status.messages,
+                bytes: status.bytes,
+                drops: status.drops,
+                roster: status.roster,
+            }),
+            running: Some(Running {
+                pid: self.file.pid,
+                url: self.file.url.clone(),
+                version: status.version,
+                uptime_ms: status.uptime_ms,
+                commits: status.commits,
+                waiters: status.waiters,
+                health: status.health,
+                read_only_reason: status.read_only_reason,
+            }),
+            agent: None,
+        })
+    }
+
+    fn records(&self, from: u64, limit: usize) -> Result<Records, AdminError> {
+        let limit = limit.min(MAX_ADMIN_ROWS);
+        self.get(&format!("records?from={from}&limit={limit}"))
+    }
+
+    fn queues(&self) -> Result<Queues, AdminError> {
+        self.get("queues")
+    }
+
+    fn outbox(&self, _all: bool) -> Result<Vec<OutboxView>, AdminError> {
+        self.expect(StoreKind::Agent)?;
+        Ok(vec![])
+    }
+
+    fn verify(&self, _progress: &mut dyn FnMut(u64)) -> Result<Verification, AdminError> {
+        let request = self.agent.post(self.url("verify"));
+        let request = request.header("authorization", self.authorization());
+        let request = request.config().timeout_global(Some(VERIFY)).build();
+        self.answer(request.send_empty())
+    }
+}

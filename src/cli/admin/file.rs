@@ -1,0 +1,312 @@
+//! A store's file as a [`StoreReader`]: closed, shared with its writers, or left by a crash.
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use super::error::AdminError;
+use super::reader::{
+    AgentNumbers, BusNumbers, Origin, OutboxView, RelayView, SessionNumbers, Source, StoreReader,
+    StoreStatus,
+};
+use crate::domain::Domain as _;
+use crate::domain::decide::agent::Agent;
+use crate::domain::decide::bus::Bus;
+use crate::domain::projection::agent::{OpenRow, OutboxRow, RelayRow, RelayState, seq_key};
+use crate::domain::projection::bus::{DropCounter, DropsRow, RosterRow};
+use crate::domain::query::agent as query;
+use crate::domain::tables::{TableError, TableId, get_row, scan_rows};
+use crate::event::agent::AgentEvent;
+use crate::event::bus::BusEvent;
+use crate::event::kind::StoreKind;
+use crate::store::verify::verify;
+use crate::store::{Mode, OpenError, ReadError, Reader, Snapshot, inspect};
+use crate::types::id::PublicKey;
+use crate::types::seq::Seq;
+use crate::wire::admin::{Queues, Records, Verification};
+
+/// How long opening may take: a writer that is frozen inside a transaction holds a lock.
+const OPEN_DEADLINE: Duration = Duration::from_secs(5);
+
+/// See the module's documentation.
+pub(super) struct FileReader {
+    reader: Reader,
+    path: PathBuf,
+    origin: Origin,
+}
+
+impl FileReader {
+    /// Opens a store file of either kind.
+    pub(super) fn open(path: &Path) -> Result<FileReader, AdminError> {
+        let reader = open_in_time(path)?;
+        let name = path.display().to_string();
+        let kind = reader.kind().map_err(|source| AdminError::Read {
+            store: name.clone(),
+            source,
+        })?;
+        let kind = match kind.as_deref() {
+            Some("bus") => StoreKind::Bus,
+            Some("agent") => StoreKind::Agent,
+            Some(found) => {
+                return Err(AdminError::UnknownKind {
+                    store: name,
+                    found: found.to_owned(),
+                });
+            }
+            None => {
+                return Err(AdminError::Open(OpenError::Corrupt {
+                    path: path.to_owned(),
+                    reason: "it does not say what kind of store it is".into(),
+                }));
+            }
+        };
+        let source = if reader.repaired {
+            Source::RepairedCopy
+        } else {
+            Source::File
+        };
+        Ok(FileReader {
+            reader,
+            path: path.to_owned(),
+            origin: Origin {
+                store: Some(name),
+                kind,
+                source,
+            },
+        })
+    }
+
+    fn read<T>(&self, f: impl FnOnce(&Snapshot) -> Result<T, ReadError>) -> Result<T, AdminError> {
+        let snapshot = self.reader.snapshot();
+        snapshot
+            .and_then(|s| f(&s))
+            .map_err(|source| AdminError::Read {
+                store: self.origin.name().to_owned(),
+                source,
+            })
+    }
+}
+
+/// Opens on a thread of its own, which is left behind when the deadline passes.
+fn open_in_time(path: &Path) -> Result<Reader, OpenError> {
+    let owned = path.to_owned();
+    let (sender, receiver) = mpsc::channel();
+    thread::Builder::new()
+        .name("store-open".into())
+        .spawn(move || {
+            let _ = sender.send(Reader::open(&owned, Mode::Shared));
+        })
+        .map_err(OpenError::Thread)?;
+    receiver.recv_timeout(OPEN_DEADLINE).unwrap_or_else(|_| {
+        Err(OpenError::InUse {
+            path: path.to_owned(),
+            holder: None,
+        })
+    })
+}
+
+impl StoreReader for FileReader {
+    fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    fn status(&self) -> Result<StoreStatus, AdminError> {
+        self.read(|snapshot| {
+            let head = snapshot.head()?;
+            let newest = records(snapshot, self.origin.kind, head, 1)?;
+            let (bus, agent) = match self.origin.kind {
+                StoreKind::Bus => (Some(bus_numbers(snapshot)?), None),
+                StoreKind::Agent => (None, Some(agent_numbers(snapshot, &self.path)?)),
+            };
+            Ok(StoreStatus {
+                origin: self.origin.clone(),
+                file_bytes: std::fs::metadata(&self.path).ok().map(|m| m.len()),
+                first: snapshot.first()?.map(|seq| seq.0),
+                head: head.0,
+                head_at: newest.records.first().map(|record| record.at),
+                bus,
+                running: None,
+                agent,
+            })
+        })
+    }
+
+    fn records(&self, from: u64, limit: usize) -> Result<Records, AdminError> {
+        self.read(|snapshot| records(snapshot, self.origin.kind, Seq(from), limit))
+    }
+
+    fn queues(&self) -> Result<Queues, AdminError> {
+        self.expect(StoreKind::Bus)?;
+        self.read(|snapshot| Ok(inspect::queues(&Bus::build_index(snapshot)?)))
+    }
+
+    fn outbox(&self, all: bool) -> Result<Vec<OutboxView>, AdminError> {
+        self.expect(StoreKind::Agent)?;
+        self.read(|snapshot| Ok(outbox(snapshot, all)?))
+    }
+
+    fn verify(&self, progress: &mut dyn FnMut(u64)) -> Result<Verification, AdminError> {
+        self.read(|snapshot| {
+            let outcome = match self.origin.kind {
+                StoreKind::Bus => verify::<Bus>(snapshot, progress),
+                StoreKind::Agent => verify::<Agent>(snapshot, progress),
+            };
+            Ok(inspect::verification(&outcome))
+        })
+    }
+}
+
+fn records(
+    snapshot: &Snapshot,
+    kind: StoreKind,
+    from: Seq,
+    limit: usize,
+) -> Result<Records, ReadError> {
+    match kind {
+        StoreKind::Bus => inspect::records::<BusEvent>(snapshot, from, limit),
+        StoreKind::Agent => inspect::records::<AgentEvent>(snapshot, from, limit),
+    }
+}
+
+fn bus_numbers(snapshot: &Snapshot) -> Result<BusNumbers, ReadError> {
+    let index = Bus::build_index(snapshot)?;
+    let mut numbers = BusNumbers {
+        queues: index.queue_count() as u64,
+        messages: index.message_count() as u64,
+        bytes: index.bytes(),
+        ..BusNumbers::default()
+    };
+    for (counter, name) in DropCounter::ALL {
+        let row: Option<DropsRow> = get_row(snapshot, TableId::Drops, &counter.key())?;
+        let messages = row.unwrap_or_default().messages;
+        numbers.drops.insert(name.to_owned(), messages);
+    }
+    scan_rows::<RosterRow>(snapshot, TableId::Roster, &[], |_, _| {
+        numbers.roster += 1;
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(numbers)
+}
+
+/// The identity of a store, by the folder that it stands in.
+fn identity(path: &Path) -> Option<String> {
+    let folder = path.parent()?.file_name()?.to_str()?;
+    folder.parse::<PublicKey>().ok().map(|key| key.to_string())
+}
+
+fn agent_numbers(snapshot: &Snapshot, path: &Path) -> Result<AgentNumbers, ReadError> {
+    let mut sessions = vec![];
+    for lease in query::leases(snapshot)? {
+        let unread = query::unread_totals(snapshot, &lease.session)?;
+        let pid = lease.row.holder.map(|holder| holder.pid);
+        sessions.push(SessionNumbers {
+            session: lease.session.to_string(),
+            epoch: lease.row.epoch,
+            pid,
+            alive: pid.and_then(is_alive),
+            unread: unread.messages as u64,
+            unread_bytes: unread.bytes,
+            attention: unread.attention as u64,
+        });
+    }
+    let nobody = PublicKey::from_bytes([0; 32]);
+    let waiting = query::outbox_totals(snapshot, &nobody)?;
+    Ok(AgentNumbers {
+        key: identity(path),
+        peers: query::peers(snapshot)?.len() as u64,
+        outbox: waiting.messages as u64,
+        outbox_bytes: waiting.bytes,
+        expired: query::expired(snapshot, None)?.len() as u64,
+        sessions,
+    })
+}
+
+#[cfg(unix)]
+fn is_alive(pid: u32) -> Option<bool> {
+    use rustix::io::Errno;
+    use rustix::process::{Pid, test_kill_process};
+    let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
+    // Another user's process refuses the signal, and lives.
+    Some(!matches!(test_kill_process(pid), Err(Errno::SRCH)))
+}
+
+#[cfg(not(unix))]
+fn is_alive(_pid: u32) -> Option<bool> {
+    None
+}
+
+fn outbox(snapshot: &Snapshot, all: bool) -> Result<Vec<OutboxView>, TableError> {
+    let mut views = vec![];
+    if all {
+        scan_rows::<OutboxRow>(snapshot, TableId::Outbox, &[], |key, row| {
+            views.push(outbox_view(seq_key(TableId::Outbox, key)?, &row));
+            Ok(ControlFlow::Continue(()))
+        })?;
+        return Ok(views);
+    }
+    let mut open = vec![];
+    scan_rows::<OpenRow>(snapshot, TableId::OutboxOpen, &[], |key, _| {
+        open.push(seq_key(TableId::OutboxOpen, key)?);
+        Ok(ControlFlow::Continue(()))
+    })?;
+    for seq in open {
+        let mail = query::outbox_at(snapshot, seq)?;
+        views.extend(mail.map(|mail| outbox_view(mail.seq, &mail.row)));
+    }
+    Ok(views)
+}
+
+fn outbox_view(seq: Seq, row: &OutboxRow) -> OutboxView {
+    OutboxView {
+        seq: seq.0,
+        msg_id: row.msg_id.to_string(),
+        session: row.session.to_string(),
+        to: row.to.to_string(),
+        to_session: row.to_session.to_string(),
+        kind: row.kind.name(),
+        task_id: row.task_id.clone(),
+        at: row.at.0,
+        ts: row.ts.0,
+        bytes: u64::from(row.len),
+        state: row.sent().name(),
+        relays: row.relays.iter().map(relay_view).collect(),
+    }
+}
+
+fn relay_view(relay: &RelayRow) -> RelayView {
+    let url = relay.url.clone();
+    match &relay.state {
+        RelayState::Waiting {
+            attempts,
+            next_at,
+            failure,
+        } => RelayView {
+            url,
+            state: "waiting",
+            attempts: Some(*attempts),
+            next_at: Some(next_at.0),
+            at: failure.as_ref().map(|f| f.at.0),
+            reason: failure
+                .as_ref()
+                .map(|f| format!("{}: {}", f.error.name(), f.detail)),
+            ..RelayView::default()
+        },
+        RelayState::Accepted { at, dropped } => RelayView {
+            url,
+            state: "accepted",
+            at: Some(at.0),
+            dropped: Some(*dropped),
+            ..RelayView::default()
+        },
+        RelayState::Refused { at, status, reason } => RelayView {
+            url,
+            state: "refused",
+            at: Some(at.0),
+            status: Some(*status).filter(|status| *status != 0),
+            reason: Some(reason.clone()),
+            ..RelayView::default()
+        },
+    }
+}

@@ -1,0 +1,111 @@
+//! Which stores a command is about.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::super::paths;
+use super::endpoint::EndpointReader;
+use super::error::AdminError;
+use super::file::FileReader;
+use super::reader::StoreReader;
+use crate::store::OpenError;
+
+/// Most stores that a folder is searched for: an identity has one.
+const MAX_STORES: usize = 1024;
+
+/// A store that may be open elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Target {
+    /// A file; when a bus owns it, that bus's endpoint.
+    File(PathBuf),
+    /// A bus without a file, by its endpoint's file.
+    Memory(PathBuf),
+}
+
+impl Target {
+    /// Opens the file, or asks its owner.
+    pub(super) fn open(&self) -> Result<Box<dyn StoreReader>, AdminError> {
+        let path = match self {
+            Target::File(path) => path,
+            Target::Memory(admin) => return Ok(Box::new(EndpointReader::open(admin, None)?)),
+        };
+        match FileReader::open(path) {
+            Ok(reader) => Ok(Box::new(reader)),
+            Err(AdminError::Open(e @ OpenError::InUse { .. })) => {
+                let admin = paths::admin_file(path);
+                if admin.exists() {
+                    Ok(Box::new(EndpointReader::open(&admin, Some(path))?))
+                } else {
+                    Err(e.into())
+                }
+            }
+            Err(e) => Err(e),
+        }
+    }
+}
+
+/// The stores at `place`, or at the default place: buses first, then identities, by path.
+pub(super) fn targets(place: Option<&Path>) -> Result<Vec<Target>, AdminError> {
+    let root = match place {
+        Some(place) if place.is_dir() => place.to_owned(),
+        Some(place) => return Ok(vec![Target::File(place.to_owned())]),
+        None => paths::state_root(&paths::process_env)?,
+    };
+    let mut found = in_folder(&root)?;
+    for sub in folders(&root)? {
+        found.extend(in_folder(&sub)?);
+        if sub.file_name().is_some_and(|name| name == "agent") {
+            for identity in folders(&sub)? {
+                found.extend(in_folder(&identity)?);
+            }
+        }
+    }
+    found.truncate(MAX_STORES);
+    if found.is_empty() {
+        return Err(AdminError::NoStore { place: root });
+    }
+    Ok(found)
+}
+
+fn entries(folder: &Path) -> Result<Vec<PathBuf>, AdminError> {
+    let failed = |source| AdminError::Place {
+        place: folder.to_owned(),
+        source,
+    };
+    let read = match fs::read_dir(folder) {
+        Ok(read) => read,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(vec![]),
+        Err(e) => return Err(failed(e)),
+    };
+    let mut paths = vec![];
+    for entry in read {
+        paths.push(entry.map_err(failed)?.path());
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+fn folders(folder: &Path) -> Result<Vec<PathBuf>, AdminError> {
+    let mut paths = entries(folder)?;
+    paths.retain(|path| path.is_dir() && !path.is_symlink());
+    paths.truncate(MAX_STORES);
+    Ok(paths)
+}
+
+fn in_folder(folder: &Path) -> Result<Vec<Target>, AdminError> {
+    let mut found = vec![];
+    for path in entries(folder)? {
+        let extension = path.extension().and_then(|e| e.to_str());
+        match extension {
+            Some("redb") if path.is_file() => found.push(Target::File(path)),
+            Some("admin") if path.is_file() => {
+                let store = path.with_extension("");
+                if !store.exists() {
+                    found.push(Target::Memory(path));
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,224 @@
+//! `log`: the records, oldest first; with `--follow` also those to come.
+//!
+//! Followers poll. A bus's file must not stay open while nobody reads it, since a bus that starts
+//! wants it alone; so each round opens what is there then, the file or the bus that came up on it.
+
+use std::collections::BTreeSet;
+use std::io::{self, Write as _};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use super::error::AdminError;
+use super::locate::Target;
+use super::print::{self, Printer, Style, date, time};
+use super::reader::StoreReader;
+use super::{status, summary};
+use crate::event::kind::EventKind;
+use crate::types::limit::MAX_ADMIN_ROWS;
+use crate::wire::admin::RecordRow;
+
+/// Time between two looks at a store that is followed.
+const POLL: Duration = Duration::from_millis(250);
+
+/// Rounds without an answer after which that is told.
+const TELL_AFTER: u32 = 8;
+
+/// Longest sleep between two looks at the interrupt flag.
+const NAP: Duration = Duration::from_millis(50);
+
+/// Which records.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Begin at this position
+    #[arg(long, value_name = "SEQ")]
+    from: Option<u64>,
+
+    /// Begin so that this many records are left, before --kind is looked at
+    #[arg(short = 'n', long, value_name = "N", conflicts_with = "from")]
+    last: Option<u64>,
+
+    /// Only records of this kind; may be given several times
+    #[arg(long, value_name = "KIND")]
+    kind: Vec<String>,
+
+    /// Go on with what is written from now on, until interrupted
+    #[arg(short, long)]
+    follow: bool,
+}
+
+/// A record as a line of JSON.
+#[derive(Serialize)]
+struct Line<'a> {
+    store: Option<&'a str>,
+    #[serde(flatten)]
+    record: &'a RecordRow,
+}
+
+/// One store that is read from a position on.
+struct Cursor<'a> {
+    target: &'a Target,
+    next: u64,
+    day: String,
+    /// Rounds in a row that could not read the store.
+    failures: u32,
+}
+
+/// What a log shows.
+struct View {
+    kinds: BTreeSet<String>,
+    many: bool,
+}
+
+pub(super) fn run(args: &Args, targets: &[Target], p: &mut Printer) -> Result<(), AdminError> {
+    for name in &args.kind {
+        if !EventKind::ALL.iter().any(|kind| kind.name() == name) {
+            return Err(AdminError::Kind { name: name.clone() });
+        }
+    }
+    if args.from.is_some() && targets.len() > 1 {
+        let stores = targets.len();
+        return Err(AdminError::Positions { stores });
+    }
+    let view = View {
+        kinds: args.kind.iter().cloned().collect(),
+        many: targets.len() > 1,
+    };
+    let stop = if args.follow {
+        Some(super::interrupt()?)
+    } else {
+        None
+    };
+    let mut cursors = vec![];
+    for target in targets {
+        let reader = target.open()?;
+        print::note_source(reader.origin());
+        let next = match (args.from, args.last) {
+            (Some(from), _) => from,
+            (None, Some(last)) => (reader.records(u64::MAX, 1)?.head + 1).saturating_sub(last),
+            (None, None) => 0,
+        };
+        let mut cursor = Cursor {
+            target,
+            next,
+            day: String::new(),
+            failures: 0,
+        };
+        if !p.json {
+            status::heading(reader.origin().name(), view.many, p)?;
+        }
+        cursor.drain(reader.as_ref(), &view, p, stop.as_deref())?;
+        cursors.push(cursor);
+    }
+    p.flush()?;
+    match stop {
+        Some(stop) => follow(&mut cursors, &view, p, &stop),
+        None => Ok(()),
+    }
+}
+
+fn follow(
+    cursors: &mut [Cursor<'_>],
+    view: &View,
+    p: &mut Printer,
+    stop: &AtomicBool,
+) -> Result<(), AdminError> {
+    while wait(stop) {
+        for cursor in cursors.iter_mut() {
+            let opened = cursor.target.open();
+            let read = opened.and_then(|r| cursor.drain(r.as_ref(), view, p, Some(stop)));
+            // A bus that was killed or is about to start is no reason to stop following.
+            match read {
+                Ok(()) => cursor.failures = 0,
+                Err(e @ AdminError::Output(_)) => return Err(e),
+                Err(e) => cursor.failed(&e),
+            }
+        }
+        p.flush()?;
+    }
+    Ok(())
+}
+
+/// Sleeps for a round; false when interrupted.
+fn wait(stop: &AtomicBool) -> bool {
+    let until = Instant::now() + POLL;
+    loop {
+        if stop.load(Ordering::Relaxed) {
+            return false;
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return true;
+        }
+        std::thread::sleep(left.min(NAP));
+    }
+}
+
+impl Cursor<'_> {
+    /// Tells of a store that cannot be read, once it lasts.
+    fn failed(&mut self, e: &AdminError) {
+        self.failures = self.failures.saturating_add(1);
+        if self.failures == TELL_AFTER {
+            let mut err = io::stderr().lock();
+            let _ = writeln!(err, "still waiting: {}", print::Shown(&e.to_string()));
+        }
+    }
+
+    /// Prints everything up to the head.
+    fn drain(
+        &mut self,
+        reader: &dyn StoreReader,
+        view: &View,
+        p: &mut Printer,
+        stop: Option<&AtomicBool>,
+    ) -> Result<(), AdminError> {
+        loop {
+            let page = reader.records(self.next, MAX_ADMIN_ROWS)?;
+            for record in &page.records {
+                self.next = record.seq.saturating_add(1);
+                if view.kinds.is_empty() || view.kinds.contains(&record.kind) {
+                    self.print(reader, record, view, p)?;
+                }
+            }
+            let stopped = stop.is_some_and(|stop| stop.load(Ordering::Relaxed));
+            if page.records.is_empty() || self.next > page.head || stopped {
+                return Ok(());
+            }
+        }
+    }
+
+    fn print(
+        &mut self,
+        reader: &dyn StoreReader,
+        record: &RecordRow,
+        view: &View,
+        p: &mut Printer,
+    ) -> Result<(), AdminError> {
+        let store = reader.origin().store.as_deref();
+        if p.json {
+            return Ok(p.json(&Line { store, record })?);
+        }
+        let day = date(record.at);
+        if day != self.day {
+            let mut text = format!("-- {day} UTC");
+            if view.many {
+                text.push_str(&format!(" {}", print::Shown(reader.origin().name())));
+            }
+            p.line(Style::Dim, &text)?;
+            self.day = day;
+        }
+        Ok(p.line(Style::Plain, &text(record))?)
+    }
+}
+
+/// A record in one line.
+pub(super) fn text(record: &RecordRow) -> String {
+    format!(
+        "{:>8}  {}  {:<17} {}",
+        record.seq,
+        time(record.at),
+        print::Shown(&record.kind),
+        summary::of(record)
+    )
+}

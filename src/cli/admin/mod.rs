@@ -1,0 +1,173 @@
+//! `interlink-admin`: the operator's view of stores.
+//!
+//! Every command reads through one trait, `reader::StoreReader`: over a file when nobody owns it,
+//! over the admin endpoint of the bus that owns it otherwise, with the same output. Nothing here
+//! changes a store; a file that a crash left unrepaired is read through a repaired copy in memory.
+//!
+//! - `locate`: which stores are meant. - `file`, `endpoint`: the two readers.
+//! - one file a command. - `print`: columns, colour, escaping, closed pipes.
+//!
+//! Standard output carries the answer, standard error what is to be said about it.
+
+mod demo;
+mod endpoint;
+mod error;
+mod file;
+mod locate;
+mod log;
+mod outbox;
+mod print;
+mod queue;
+mod reader;
+mod status;
+mod summary;
+mod verify;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use clap::{Parser, Subcommand};
+
+use super::exit::Exit;
+use super::out;
+use error::AdminError;
+use locate::Target;
+use print::Printer;
+
+const PROGRAM: &str = "interlink-admin";
+
+/// Exit code of `verify` when a store is not what its log says.
+const DIFFERS: u8 = 8;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  any other failure; a demonstration that did not prove its point
+  2  wrong arguments
+  4  the store is in use and its owner does not answer
+  5  the store was written by a newer version
+  6  the store is damaged, or is no store
+  7  the store is of another kind than the command needs
+  8  verify found a difference";
+
+/// Inspect the stores of a bus and of identities, also while they are in use.
+#[derive(Debug, Parser)]
+#[command(name = PROGRAM, version, after_help = EXIT_CODES)]
+struct Args {
+    /// A store, or a folder with stores in it [default: $XDG_STATE_HOME/interlink, else
+    /// $HOME/.local/state/interlink]
+    #[arg(long, value_name = "PATH", env = "INTERLINK_STORE", global = true)]
+    store: Option<PathBuf>,
+
+    /// Answer in JSON; `log` writes one object a line
+    #[arg(long, global = true)]
+    json: bool,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// What every store holds, and who uses it
+    Status,
+    /// The records, oldest first
+    Log(log::Args),
+    /// What waits on the bus, by recipient
+    Queue,
+    /// What waits to be sent, by message
+    Outbox(outbox::Args),
+    /// Prove that the stores are what their logs say
+    Verify,
+    /// Watch one message survive two kills, in a temporary folder
+    Demo(demo::Args),
+}
+
+/// The program: reads the process's arguments, answers with its exit code.
+#[must_use]
+pub fn main() -> ExitCode {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        // Help and version are errors to clap, with exit code 0.
+        Err(e) => {
+            let _ = e.print();
+            return ExitCode::from(u8::try_from(e.exit_code()).unwrap_or(2));
+        }
+    };
+    let mut printer = Printer::stdout(args.json);
+    let done = run(args, &mut printer).and_then(|code| {
+        printer.flush()?;
+        Ok(code)
+    });
+    match done {
+        Ok(code) => ExitCode::from(code),
+        // The reader of our output has seen enough.
+        Err(AdminError::Output(e)) if e.kind() == std::io::ErrorKind::BrokenPipe => Exit::Ok.into(),
+        Err(e) => {
+            report(&e);
+            e.exit().into()
+        }
+    }
+}
+
+/// Runs a command; gives its exit code.
+fn run(args: Args, printer: &mut Printer) -> Result<u8, AdminError> {
+    let command = match args.command {
+        Command::Demo(demo) => return demo::run(&demo, printer),
+        command => command,
+    };
+    let targets = locate::targets(args.store.as_deref())?;
+    match command {
+        Command::Status => status::run(&targets, printer),
+        Command::Log(log) => log::run(&log, &targets, printer),
+        Command::Queue => queue::run(&targets, printer),
+        Command::Outbox(outbox) => outbox::run(&outbox, &targets, printer),
+        Command::Verify => verify::run(&targets, printer),
+        Command::Demo(_) => Ok(()),
+    }
+    .map(|()| printer.code)
+}
+
+/// The flag that an interrupt raises; until it is asked for, an interrupt ends the process.
+fn interrupt() -> Result<Arc<AtomicBool>, AdminError> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        // A second one ends the process whatever it is doing.
+        signal_hook::flag::register_conditional_default(signal, Arc::clone(&flag))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
+            .map_err(AdminError::Signals)?;
+    }
+    Ok(flag)
+}
+
+/// Opens every target in turn; a note about how it is read goes to standard error. Of several
+/// stores those that cannot be read are told and passed over; gives the exit code for them, 0 when
+/// there are none.
+fn each(
+    targets: &[Target],
+    mut f: impl FnMut(&dyn reader::StoreReader) -> Result<(), AdminError>,
+) -> Result<u8, AdminError> {
+    let mut code = 0;
+    for target in targets {
+        let done = target.open().and_then(|reader| {
+            print::note_source(reader.origin());
+            f(reader.as_ref())
+        });
+        match done {
+            Ok(()) => {}
+            Err(e) if targets.len() == 1 || matches!(e, AdminError::Output(_)) => return Err(e),
+            Err(e) => {
+                report(&e);
+                code = e.exit().code();
+            }
+        }
+    }
+    Ok(code)
+}
+
+/// Tells of a failure.
+fn report(e: &AdminError) {
+    out::failure(PROGRAM, &print::Shown(&e.to_string()), e.next().as_deref());
+}

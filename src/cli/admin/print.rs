@@ -1,0 +1,348 @@
+//! What people and scripts read.
+//!
+//! Text for people fits the terminal (80 columns elsewhere), is coloured on a terminal only, and
+//! has everything that a peer chose spelled out ([`crate::types::text`]). JSON says the same in
+//! full, and is as safe to print.
+
+use std::fmt;
+use std::io::{self, IsTerminal as _, Write};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+
+use super::reader::{Origin, Source};
+use crate::types::text::{visible, visible_json};
+use crate::types::time::{UnixMillis, millis};
+
+/// Columns when nobody says.
+const WIDTH: usize = 80;
+
+/// Narrowest width that lines are fitted to.
+const MIN_WIDTH: usize = 40;
+
+/// Where a field's value begins.
+const LABEL: usize = 13;
+
+/// Ways to stand out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Style {
+    Plain,
+    Bold,
+    Dim,
+    Good,
+    Bad,
+}
+
+impl Style {
+    const fn code(self) -> &'static str {
+        match self {
+            Style::Plain => "",
+            Style::Bold => "\u{1b}[1m",
+            Style::Dim => "\u{1b}[2m",
+            Style::Good => "\u{1b}[32m",
+            Style::Bad => "\u{1b}[31m",
+        }
+    }
+}
+
+/// Standard output, and what the command wants of it.
+pub(super) struct Printer {
+    out: Box<dyn Write>,
+    color: bool,
+    /// Columns of a line.
+    pub(super) width: usize,
+    /// Whether to answer in JSON.
+    pub(super) json: bool,
+    /// How the program ends.
+    pub(super) code: u8,
+}
+
+impl Printer {
+    /// A printer on standard output.
+    pub(super) fn stdout(json: bool) -> Printer {
+        let stdout = io::stdout();
+        let terminal = stdout.is_terminal();
+        Printer {
+            color: terminal && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()),
+            width: if terminal { columns() } else { WIDTH },
+            out: Box::new(io::BufWriter::new(stdout)),
+            json,
+            code: 0,
+        }
+    }
+
+    /// Hands on what was written.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
+    /// One JSON document in one line.
+    pub(super) fn json(&mut self, value: &impl Serialize) -> io::Result<()> {
+        let text = serde_json::to_string(value)?;
+        writeln!(self.out, "{}", visible_json(&text))
+    }
+
+    fn paint(&self, style: Style, text: &str) -> String {
+        if self.color && style != Style::Plain {
+            format!("{}{text}\u{1b}[0m", style.code())
+        } else {
+            text.to_owned()
+        }
+    }
+
+    /// One line, cut at the terminal's edge.
+    pub(super) fn line(&mut self, style: Style, text: &str) -> io::Result<()> {
+        let text = self.paint(style, &fit(text, self.width));
+        writeln!(self.out, "{text}")
+    }
+
+    /// One line, however long.
+    pub(super) fn whole_line(&mut self, style: Style, text: &str) -> io::Result<()> {
+        let text = self.paint(style, &visible(text));
+        writeln!(self.out, "{text}")
+    }
+
+    /// A label with its value, broken between words.
+    pub(super) fn field(&mut self, label: &str, value: &str) -> io::Result<()> {
+        let room = self.width.saturating_sub(LABEL).max(MIN_WIDTH / 2);
+        let label = format!("  {label:<width$}", width = LABEL - 2);
+        let mut lead = self.paint(Style::Dim, &label);
+        let mut line = String::new();
+        for word in visible(value).split(' ') {
+            if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > room {
+                writeln!(self.out, "{lead}{line}")?;
+                lead = " ".repeat(LABEL);
+                line.clear();
+            }
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+        writeln!(self.out, "{lead}{line}")
+    }
+
+    /// Aligned columns with a head; cells are spelled out already. Columns whose name starts with a space are flush right; the
+    /// last one takes what is left of the line.
+    pub(super) fn table(&mut self, head: &[&str], rows: &[Vec<String>]) -> io::Result<()> {
+        let names: Vec<String> = head.iter().map(|name| name.trim().to_owned()).collect();
+        let mut widths: Vec<usize> = names.iter().map(|name| name.chars().count()).collect();
+        for row in rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.chars().count());
+            }
+        }
+        self.row(Style::Dim, head, &widths, &names)?;
+        for row in rows {
+            self.row(Style::Plain, head, &widths, row)?;
+        }
+        Ok(())
+    }
+
+    fn row(
+        &mut self,
+        style: Style,
+        head: &[&str],
+        widths: &[usize],
+        cells: &[String],
+    ) -> io::Result<()> {
+        let mut line = String::from("  ");
+        for (at, ((cell, width), name)) in cells.iter().zip(widths).zip(head).enumerate() {
+            if at > 0 {
+                line.push_str("  ");
+            }
+            let pad = " ".repeat(width.saturating_sub(cell.chars().count()));
+            if name.starts_with(' ') {
+                line.push_str(&pad);
+                line.push_str(cell);
+            } else {
+                line.push_str(cell);
+                line.push_str(&pad);
+            }
+        }
+        self.line(style, line.trim_end())
+    }
+}
+
+fn columns() -> usize {
+    #[cfg(unix)]
+    let told = rustix::termios::tcgetwinsize(io::stdout())
+        .ok()
+        .map(|size| usize::from(size.ws_col))
+        .filter(|columns| *columns > 0);
+    #[cfg(not(unix))]
+    let told = None;
+    told.unwrap_or(WIDTH).max(MIN_WIDTH)
+}
+
+/// Says on standard error when what follows was not read from the file as it is.
+pub(super) fn note_source(origin: &Origin) {
+    if origin.source == Source::RepairedCopy {
+        let mut err = io::stderr().lock();
+        let _ = writeln!(
+            err,
+            "note: {} was not closed cleanly; this reads a repaired copy in memory, the file is \
+             unchanged",
+            visible(origin.name())
+        );
+    }
+}
+
+/// Foreign text, spelled out.
+pub(super) struct Shown<'a>(pub(super) &'a str);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&visible(self.0))
+    }
+}
+
+/// The text, or its beginning with two dots.
+pub(super) fn fit(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    let mut cut: String = text.chars().take(width.saturating_sub(2)).collect();
+    cut.push_str("..");
+    cut
+}
+
+/// A queue name, route or key in few characters: keys by their first eight.
+pub(super) fn short(name: &str) -> String {
+    let (key, session) = crate::types::route::split(name);
+    if key.parse::<crate::types::id::PublicKey>().is_err() {
+        return visible(name).into_owned();
+    }
+    let head: String = key.chars().take(8).collect();
+    match session {
+        Some(session) => format!("{head}..#{}", visible(session)),
+        None => format!("{head}.."),
+    }
+}
+
+/// A message id in few characters; short ones stay.
+pub(super) fn short_id(id: &str) -> String {
+    fit(&visible(id), 12)
+}
+
+/// Bytes for people.
+pub(super) fn bytes(n: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    if n < 1024 {
+        return format!("{n} B");
+    }
+    let mut tenths = u128::from(n) * 10 / 1024;
+    let mut unit = "KiB";
+    for next in UNITS {
+        unit = next;
+        if tenths < 10_240 {
+            break;
+        }
+        if next != "TiB" {
+            tenths /= 1024;
+        }
+    }
+    format!("{}.{} {unit}", tenths / 10, tenths % 10)
+}
+
+/// A span for people: the two largest units.
+pub(super) fn span(ms: u64) -> String {
+    let s = ms / 1000;
+    match s {
+        0 => format!("{ms}ms"),
+        1..60 => format!("{s}s"),
+        60..3600 => format!("{}m{:02}s", s / 60, s % 60),
+        3600..86_400 => format!("{}h{:02}m", s / 3600, s / 60 % 60),
+        _ => format!("{}d{:02}h", s / 86_400, s / 3600 % 24),
+    }
+}
+
+/// How long ago, for people.
+pub(super) fn age(now: UnixMillis, then: u64) -> String {
+    span(now.since(UnixMillis(then)))
+}
+
+/// The wall clock.
+pub(super) fn now() -> UnixMillis {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    UnixMillis(since.map_or(0, millis))
+}
+
+/// Year, month and day (UTC) of a day number since the Unix epoch, by the algorithm of the
+/// proleptic Gregorian calendar with years that begin in March.
+fn civil(days: u64) -> (u64, u64, u64) {
+    let z = days + 719_468;
+    let era = z / 146_097;
+    let day_of_era = z % 146_097;
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 {
+        shifted + 3
+    } else {
+        shifted - 9
+    };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    (year, month, day)
+}
+
+/// `2026-11-30`, UTC.
+pub(super) fn date(at: u64) -> String {
+    let (year, month, day) = civil(at / 86_400_000);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+/// `14:44:35.123`, UTC.
+pub(super) fn time(at: u64) -> String {
+    let ms = at % 86_400_000;
+    let s = ms / 1000;
+    format!(
+        "{:02}:{:02}:{:02}.{:03}",
+        s / 3600,
+        s / 60 % 60,
+        s % 60,
+        ms % 1000
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_follow_the_calendar() {
+        for (at, expected) in [
+            (0, "1970-01-01"),
+            (951_782_400_000, "2000-02-29"),
+            (951_868_800_000, "2000-03-01"),
+            (1_796_049_844_123, "2026-11-30"),
+            (4_107_542_400_000, "2100-03-01"),
+        ] {
+            assert_eq!(date(at), expected);
+        }
+        assert_eq!(time(1_796_049_844_123), "14:44:04.123");
+        // Signed times are any number.
+        assert!(!date(u64::MAX).is_empty());
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        assert_eq!(bytes(0), "0 B");
+        assert_eq!(bytes(1023), "1023 B");
+        assert_eq!(bytes(1536), "1.5 KiB");
+        assert_eq!(bytes(64 << 20), "64.0 MiB");
+        assert!(bytes(u64::MAX).ends_with("TiB"));
+        assert_eq!(span(999), "999ms");
+        assert_eq!(span(61_000), "1m01s");
+        assert_eq!(span(90_000_000), "1d01h");
+    }
+
+    #[test]
+    fn keys_are_shortened_and_other_names_spelled_out() {
+        let key = "A".repeat(43);
+        assert_eq!(short(&format!("{key}#s\u{202e}")), "AAAAAAAA..#s\\u{202e}");
+        assert_eq!(short("a\u{1b}[m"), "a\\u{1b}[m");
+    }
+}

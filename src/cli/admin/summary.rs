@@ -1,0 +1,127 @@
+//! A record in a few words. From JSON, because a running bus answers in JSON; a kind that this
+//! program does not know is shown as it came.
+
+use serde_json::Value;
+
+use super::print::{Shown, bytes, short, short_id};
+use crate::types::text::visible;
+use crate::wire::admin::RecordRow;
+
+/// What a record says, spelled out and in one line.
+pub(super) fn of(record: &RecordRow) -> String {
+    let event = Event(&record.event);
+    match record.kind.as_str() {
+        "enqueued" => format!("{} to {}", event.size(), event.route("to")),
+        "acked" => event.seqs(),
+        "dropped" => format!("{}, {}", event.text("reason"), event.seqs()),
+        "announced" | "unregistered" => event.route("entry"),
+        "seen" => format!("{} heard of", event.count("entries", "session")),
+        "presence_expired" => format!("{} gone", event.count("entries", "session")),
+        "body_lost" => format!("body of {}", event.text("message")),
+        "peer_added" | "peer_removed" => format!(
+            "{} {} by {}",
+            event.text("petname"),
+            event.route("key"),
+            event.text("origin")
+        ),
+        "peers_published" => format!("sha256 {}", short_id(&event.text("sha256"))),
+        "lease_taken" => format!(
+            "{} lease {} by pid {}",
+            event.text("session"),
+            event.text("epoch"),
+            event.text("pid")
+        ),
+        "lease_released" => format!("{} lease {}", event.text("session"), event.text("epoch")),
+        "outbox_queued" => format!(
+            "{} to {}#{}",
+            event.id(),
+            event.route("to"),
+            event.text("to_session")
+        ),
+        "outbox_attempted" => format!(
+            "{} at {}: {}",
+            event.text("message"),
+            event.text("relay"),
+            event.text("error")
+        ),
+        "outbox_accepted" => format!("{} by {}", event.text("message"), event.text("relay")),
+        "outbox_refused" => format!(
+            "{} by {}: {}",
+            event.text("message"),
+            event.text("relay"),
+            event.text("reason")
+        ),
+        "outbox_resigned" => event.text("message"),
+        "received" | "received_expired" => {
+            format!(
+                "{} from {}, {}",
+                event.id(),
+                event.text("label"),
+                event.size()
+            )
+        }
+        "acknowledged" => format!("{} in {}", event.seqs(), event.text("session")),
+        "notice_changed" => format!(
+            "{} {} for {}",
+            event.text("id"),
+            event.text("change"),
+            event.text("session")
+        ),
+        "replay_seen" => format!("{} from {}", event.id(), event.route("from")),
+        "replay_forgotten" => format!("floor {}", event.text("floor")),
+        _ => visible(&record.event.to_string()).into_owned(),
+    }
+}
+
+struct Event<'a>(&'a Value);
+
+impl Event<'_> {
+    /// A member as text.
+    fn text(&self, name: &str) -> String {
+        match self.0.get(name) {
+            None | Some(Value::Null) => "-".to_owned(),
+            Some(Value::String(text)) => Shown(text).to_string(),
+            Some(value) => Shown(&value.to_string()).to_string(),
+        }
+    }
+
+    fn route(&self, name: &str) -> String {
+        let text = self.0.get(name).and_then(Value::as_str);
+        short(text.unwrap_or_default())
+    }
+
+    fn id(&self) -> String {
+        let text = self.0.get("msg_id").and_then(Value::as_str);
+        short_id(text.unwrap_or_default())
+    }
+
+    fn size(&self) -> String {
+        bytes(
+            self.0
+                .get("len")
+                .and_then(Value::as_u64)
+                .unwrap_or_default(),
+        )
+    }
+
+    fn count(&self, name: &str, noun: &str) -> String {
+        let len = self
+            .0
+            .get(name)
+            .and_then(Value::as_array)
+            .map_or(0, Vec::len);
+        super::status::count(len as u64, noun)
+    }
+
+    /// Positions, the first few of many.
+    fn seqs(&self) -> String {
+        const SHOWN: usize = 4;
+        let seqs = self.0.get("seqs").and_then(Value::as_array);
+        let seqs = seqs.map(Vec::as_slice).unwrap_or_default();
+        let mut words: Vec<String> = seqs.iter().take(SHOWN).map(ToString::to_string).collect();
+        if seqs.len() > SHOWN {
+            words.push(format!("and {} more", seqs.len() - SHOWN));
+        }
+        words.join(" ")
+    }
+}

@@ -1,0 +1,93 @@
+//! Foreign text on a terminal.
+//!
+//! What a peer sent may move the cursor, reorder the line around it or hide a part of itself.
+//! Everything that does is spelled out, so that a reader sees what is there.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use super::id::is_unsafe_char;
+
+/// True for characters that are not seen but change what is read: fillers, zero-width spaces,
+/// tags, annotation marks, selectors beyond those of emoji. Joiners are not among them, because
+/// scripts and emoji need them.
+#[must_use]
+pub const fn is_invisible_char(c: char) -> bool {
+    matches!(c,
+        '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+        | '\u{180b}'..='\u{180f}' | '\u{200b}' | '\u{2060}'..='\u{2065}' | '\u{206a}'..='\u{206f}'
+        | '\u{3164}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
+        | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// Appends a character as `\u{..}`.
+pub fn spell_out(into: &mut String, c: char) {
+    // Writing to a String does not fail.
+    let _ = write!(into, "\\u{{{:x}}}", u32::from(c));
+}
+
+/// The text in one line, with everything that is not seen, or that acts on the terminal, spelled
+/// out as `\u{..}`. A backslash is spelled out too, so that the result reads back unambiguously.
+#[must_use]
+pub fn visible(text: &str) -> Cow<'_, str> {
+    let acts = |c: char| c == '\\' || is_unsafe_char(c) || is_invisible_char(c);
+    if !text.contains(acts) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if acts(c) {
+            spell_out(&mut out, c);
+        } else {
+            out.push(c);
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// JSON text in which the same characters stand as JSON escapes. They can occur inside strings
+/// only, so the meaning stays.
+#[must_use]
+pub fn visible_json(json: &str) -> Cow<'_, str> {
+    let acts = |c: char| is_unsafe_char(c) || is_invisible_char(c);
+    if !json.contains(acts) {
+        return Cow::Borrowed(json);
+    }
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        if acts(c) {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                let _ = write!(out, "\\u{unit:04x}");
+            }
+        } else {
+            out.push(c);
+        }
+    }
+    Cow::Owned(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_acts_on_a_terminal_survives() {
+        let hostile = "a\u{1b}[2Jb\r\nc\u{202e}d\u{2028}e\u{200b}f\u{e0041}g\\u{1b}";
+        let shown = visible(hostile);
+        assert_eq!(
+            shown,
+            "a\\u{1b}[2Jb\\u{d}\\u{a}c\\u{202e}d\\u{2028}e\\u{200b}f\\u{e0041}g\\u{5c}u{1b}"
+        );
+        assert!(matches!(visible("plain \u{e9}"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn json_keeps_its_meaning() {
+        let value = serde_json::json!({ "a\u{202e}": "b\u{7f}\u{e0041}\n\\" });
+        let text = value.to_string();
+        let shown = visible_json(&text);
+        assert!(shown.is_ascii());
+        let back: serde_json::Value = serde_json::from_str(&shown).unwrap();
+        assert_eq!(back, value);
+    }
+}
