@@ -1,18 +1,20 @@
 //! With everything logged that can be, no log holds a secret key, a message or a token.
 
+use std::path::Path;
 use std::process::Command;
 
 use data_encoding::{BASE64, BASE64_NOPAD, BASE64URL_NOPAD, HEXLOWER};
 use serde_json::json;
 
 use crate::kill::process::BusPlace;
+use crate::kill::stores::agent_store;
 use crate::mcp_support::{Home, eventually, friends};
 
 const NEEDLE: &str = "needle-in-the-body";
 const FILTER: &str = "trace,hyper=trace,hyper_util=trace,reqwest=trace,rmcp=trace,axum=trace";
 
 /// Every spelling of a key file's seed.
-fn spellings(key: &std::path::Path) -> Vec<String> {
+fn spellings(key: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(key).unwrap();
     let seed = BASE64URL_NOPAD.decode(text.trim().as_bytes()).unwrap();
     vec![
@@ -38,6 +40,21 @@ fn forged(a: &Home, b: &Home, member: &str) -> serde_json::Value {
     });
     message[member] = json!(NEEDLE);
     message
+}
+
+/// What the admin tool says of a store that is in use, on both outputs.
+fn inspect(store: &Path, command: &str) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_interlink-admin"))
+        .env_clear()
+        .env("RUST_LOG", FILTER)
+        .arg("--store")
+        .arg(store)
+        .arg(command)
+        .output()
+        .unwrap();
+    let said = [output.stderr, output.stdout].map(|o| String::from_utf8_lossy(&o).into_owned());
+    println!("admin {command}: {}, {}", output.status, said[0]);
+    said.concat()
 }
 
 #[test]
@@ -106,6 +123,12 @@ fn no_log_holds_a_key_a_message_or_a_token_whatever_is_traced() {
     let mut wait = traced(&b, &bus.url(), "sb");
     let waited = wait.args(["wait", "--renew-after-secs", "1"]).output();
     let waited = waited.unwrap();
+    let mut inspected = String::new();
+    for store in [bus.db.clone(), agent_store(&a)] {
+        for command in ["status", "log", "queue", "outbox", "verify"] {
+            inspected.push_str(&inspect(&store, command));
+        }
+    }
     for agent in [&mut alice, &mut bob] {
         agent.signal("TERM");
         agent.wait();
@@ -127,6 +150,7 @@ fn no_log_holds_a_key_a_message_or_a_token_whatever_is_traced() {
     }
     let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let logs = [
+        ("admin", inspected),
         ("bus", bus.slot.log()),
         ("a", alice.stderr()),
         ("b", bob.stderr()),
@@ -142,8 +166,9 @@ fn no_log_holds_a_key_a_message_or_a_token_whatever_is_traced() {
         }
     }
     // They did log.
-    assert!(logs[0].1.contains("SIGTERM"), "{}", logs[0].1);
-    for (who, log) in &logs[1..3] {
+    assert!(logs[0].1.contains("received"), "{}", logs[0].1);
+    assert!(logs[1].1.contains("SIGTERM"), "{}", logs[1].1);
+    for (who, log) in &logs[2..4] {
         assert!(log.contains("DEBUG"), "{who}: {log}");
     }
 }

@@ -105,7 +105,6 @@ struct Send {
 
 struct Letter {
     msg: Msg,
-    seen_at: usize,
     ack_began: bool,
     ack_done: Option<usize>,
 }
@@ -114,6 +113,8 @@ struct Letter {
 struct Checker {
     sends: BTreeMap<Msg, Send>,
     letters: BTreeMap<(Who, Key), Letter>,
+    /// Those that must be there: seen, no acknowledgement begun, no drop on record.
+    open: BTreeMap<(Who, Key), usize>,
     names: HashMap<Msg, Vec<Key>>,
     newest: HashMap<(Who, Who), u32>,
     looks: HashMap<u32, usize>,
@@ -158,7 +159,9 @@ impl Checker {
             } => self.look(self.looks[look], at, *reader, seen, *whole),
             Event::AckBegan { reader, keys } => {
                 for key in keys {
-                    if let Some(letter) = self.letters.get_mut(&(*reader, key.clone())) {
+                    let name = (*reader, key.clone());
+                    self.open.remove(&name);
+                    if let Some(letter) = self.letters.get_mut(&name) {
                         letter.ack_began = true;
                     }
                 }
@@ -200,16 +203,13 @@ impl Checker {
             }
         }
         if whole {
-            let from = (reader, Key::new());
             let gone = self
-                .letters
-                .range(from..)
-                .take_while(|((who, _), _)| *who == reader)
-                .filter(|((_, key), letter)| {
-                    letter.seen_at < began && !letter.ack_began && !self.dropped_keys.contains(key)
-                })
-                .filter(|(_, letter)| !here.contains(&letter.msg))
-                .map(|(_, letter)| Violation::Vanished(letter.msg));
+                .open
+                .iter()
+                .filter(|((who, _), seen_at)| *who == reader && **seen_at < began)
+                .map(|(name, _)| self.letters[name].msg)
+                .filter(|msg| !here.contains(msg))
+                .map(Violation::Vanished);
             self.found.extend(gone);
         }
     }
@@ -233,11 +233,13 @@ impl Checker {
             }
         }
         others.push(key.clone());
+        if !self.dropped_keys.contains(key) {
+            self.open.insert((reader, key.clone()), at);
+        }
         self.letters.insert(
             (reader, key.clone()),
             Letter {
                 msg,
-                seen_at: at,
                 ack_began: false,
                 ack_done: None,
             },
@@ -281,6 +283,7 @@ struct Book {
     looks: u32,
     taken: BTreeSet<Msg>,
     seen: BTreeSet<Msg>,
+    unseen: BTreeSet<Msg>,
 }
 
 impl Recorder {
@@ -295,8 +298,16 @@ impl Recorder {
         match &event {
             Event::SendDone(msg, _) => {
                 book.taken.insert(*msg);
+                if !book.seen.contains(msg) {
+                    book.unseen.insert(*msg);
+                }
             }
-            Event::LookDone { seen, .. } => book.seen.extend(seen.iter().map(|(_, msg)| *msg)),
+            Event::LookDone { seen, .. } => {
+                for (_, msg) in seen {
+                    book.seen.insert(*msg);
+                    book.unseen.remove(msg);
+                }
+            }
             _ => {}
         }
         book.events.push(event);
@@ -313,15 +324,13 @@ impl Recorder {
 
     /// Messages that were taken and are not seen yet.
     pub(crate) fn on_the_way(&self) -> Vec<Msg> {
-        let book = self.book();
-        book.taken.difference(&book.seen).copied().collect()
+        self.book().unseen.iter().copied().collect()
     }
 
     /// How many messages of a sender are on the way.
     pub(crate) fn unseen_of(&self, from: Who) -> usize {
         let book = self.book();
-        let waiting = |msg: &&Msg| msg.from == from;
-        book.taken.difference(&book.seen).filter(waiting).count()
+        book.unseen.iter().filter(|msg| msg.from == from).count()
     }
 
     /// How many messages were seen.
