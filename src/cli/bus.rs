@@ -206,7 +206,6 @@ fn diagnosis(e: &BusError) -> (Exit, Option<&'static str>) {
 fn run(args: Args) -> Result<(), BusError> {
     let config = config(args)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(workers())
         .enable_all()
         .build()
         .map_err(BusError::Runtime)?;
@@ -214,12 +213,6 @@ fn run(args: Args) -> Result<(), BusError> {
     // A verification may still run on a thread of its own; it only reads.
     runtime.shutdown_background();
     outcome
-}
-
-/// Threads for HTTP. The writer thread is the narrow place, and each further thread costs wake-ups:
-/// half the cores, at most four.
-fn workers() -> usize {
-    std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).clamp(1, 4))
 }
 
 async fn serve(config: Config) -> Result<(), BusError> {
