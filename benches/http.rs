@@ -64,6 +64,9 @@ impl Drop for Bus {
     }
 }
 
+/// What a connection does in a closed loop.
+type Op = fn(&mut Connection);
+
 /// One keep-alive connection with its own recipient.
 struct Connection {
     stream: TcpStream,
@@ -142,7 +145,7 @@ impl Connection {
 }
 
 /// Runs `rounds` operations on every connection at once; the time of the slowest.
-fn rounds(connections: &mut [Connection], rounds: u64, op: fn(&mut Connection)) -> Duration {
+fn rounds(connections: &mut [Connection], rounds: u64, op: Op) -> Duration {
     let started = Instant::now();
     std::thread::scope(|scope| {
         for connection in connections {
@@ -157,7 +160,7 @@ fn http(c: &mut Criterion) {
     group
         .measurement_time(Duration::from_secs(4))
         .sample_size(10);
-    let ops: [(&str, fn(&mut Connection)); 2] = [
+    let ops: [(&str, Op); 2] = [
         ("send", Connection::send),
         ("send_recv_ack", Connection::cycle),
     ];
