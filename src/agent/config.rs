@@ -12,6 +12,8 @@ use crate::types::limit::MAX_RELAYS;
 pub struct AgentConfig {
     /// The allowlist.
     pub peers: PathBuf,
+    /// Whether it takes the place of another allowlist that the identity had so far.
+    pub adopt_peers: bool,
     /// Where the identity's log lives.
     pub store: StorePlace,
     /// The relays, at least one.

@@ -52,6 +52,10 @@ struct Common {
     #[arg(long, value_name = "PATH", env = "INTERLINK_PEERS", global = true)]
     peers: Option<PathBuf>,
 
+    /// Switch the identity to the list that --peers names: without it a second list is refused
+    #[arg(long, env = "INTERLINK_ADOPT_PEERS", value_parser = FalseyValueParser::new(), global = true)]
+    adopt_peers: bool,
+
     /// The relays, separated by commas
     #[arg(
         long,
@@ -219,6 +223,7 @@ fn serve(common: Common, parent: Parent) -> Result<u8, McpError> {
             Some(path) => path.clone(),
             None => paths::peers_file(&env)?,
         },
+        adopt_peers: common.adopt_peers,
         store: common.store(&identity.public(), &session)?,
         relays,
         name: common.name.clone(),
