@@ -173,12 +173,7 @@ async fn watch_peers(core: Arc<Core>, refuse: oneshot::Sender<PeersFileError>) {
     let mut started = false;
     loop {
         if core.ledger.is_open() {
-            let look = if started {
-                core.peers.ensure(&core.ledger).await
-            } else {
-                core.peers.start(&core.ledger).await
-            };
-            match look {
+            match core.peers.ensure(&core.ledger).await {
                 Ok(()) => {
                     started = true;
                     if !said.is_empty() {

@@ -108,7 +108,7 @@ impl PeersFile {
     }
 
     /// Makes sure that the log has what the file says. Cheap while the file does not change; call
-    /// it before every decision about a sender.
+    /// it before every decision about a sender. The first time, a missing file is written.
     ///
     /// # Errors
     ///
@@ -119,18 +119,7 @@ impl PeersFile {
         }
         ledger.settled().await;
         let (this, ledger) = (self.clone(), Arc::clone(ledger));
-        run(move || this.sync(&ledger, When::Running)).await
-    }
-
-    /// As [`PeersFile::ensure`], once at the start: a missing file is written.
-    ///
-    /// # Errors
-    ///
-    /// As [`PeersFile::ensure`].
-    pub async fn start(&self, ledger: &Arc<Ledger>) -> Result<(), PeersFileError> {
-        ledger.settled().await;
-        let (this, ledger) = (self.clone(), Arc::clone(ledger));
-        run(move || this.sync(&ledger, When::Starting)).await
+        run(move || this.sync(&ledger)).await
     }
 
     /// Carries out a command that changes the policy, then brings the file up to it. Durable in
@@ -148,9 +137,9 @@ impl PeersFile {
         let (this, ledger) = (self.clone(), Arc::clone(ledger));
         run(move || {
             let _lock = this.lock()?;
-            this.sync_locked(&ledger, When::Running)?;
+            this.sync_locked(&ledger)?;
             let reply = ledger.submit_blocking(command)?;
-            match this.sync_locked(&ledger, When::Running) {
+            match this.sync_locked(&ledger) {
                 Ok(()) => Ok(reply),
                 Err(e) => Err(PeersFileError::Behind(e.to_string())),
             }
@@ -180,16 +169,16 @@ impl PeersFile {
         }
     }
 
-    fn sync(&self, ledger: &Ledger, when: When) -> Result<(), PeersFileError> {
+    fn sync(&self, ledger: &Ledger) -> Result<(), PeersFileError> {
         let _lock = self.lock()?;
-        self.sync_locked(ledger, when)
+        self.sync_locked(ledger)
     }
 
-    fn sync_locked(&self, ledger: &Ledger, when: When) -> Result<(), PeersFileError> {
+    fn sync_locked(&self, ledger: &Ledger) -> Result<(), PeersFileError> {
         self.claim(ledger)?;
         let found = match self.read() {
             Ok(found) => found,
-            Err(e) if e.kind() == io::ErrorKind::NotFound && self.may_create(when) => {
+            Err(e) if e.kind() == io::ErrorKind::NotFound && self.may_create() => {
                 return self.create(ledger);
             }
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
@@ -244,9 +233,9 @@ impl PeersFile {
     }
 
     /// A file that was there and is gone is an error: nobody knows what its removal was to mean.
-    fn may_create(&self, when: When) -> bool {
+    fn may_create(&self) -> bool {
         let checked = self.0.checked.lock();
-        when == When::Starting || checked.unwrap_or_else(PoisonError::into_inner).is_none()
+        checked.unwrap_or_else(PoisonError::into_inner).is_none()
     }
 
     fn remember(&self, stamp: Stamp, broken: Option<String>) {
@@ -394,13 +383,6 @@ impl PeersFile {
             source,
         }
     }
-}
-
-/// Whether a missing file is written.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum When {
-    Starting,
-    Running,
 }
 
 async fn run<T: Send + 'static>(

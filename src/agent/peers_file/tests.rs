@@ -177,14 +177,14 @@ async fn a_file_that_lags_behind_a_crash_is_brought_up_to_the_log() {
     };
     rig.ledger.submit(command).await.unwrap();
     let again = PeersFile::new(rig.file.path().to_owned(), Arc::new(SystemClock));
-    again.start(&rig.ledger).await.unwrap();
+    again.ensure(&rig.ledger).await.unwrap();
     assert_eq!(Peers::parse(&rig.text()).unwrap().key_of("a"), Some(key(1)));
 }
 
 #[tokio::test]
 async fn a_missing_file_is_written_at_the_start_and_an_error_later() {
     let rig = Rig::new().await;
-    rig.file.start(&rig.ledger).await.unwrap();
+    rig.file.ensure(&rig.ledger).await.unwrap();
     assert_eq!(rig.text(), "{}\n");
     fs::remove_file(rig.file.path()).unwrap();
     let gone = rig.ensure().await.unwrap_err();
@@ -206,11 +206,9 @@ async fn a_second_file_is_refused_until_it_is_asked_for() {
     let path = rig.dir.path().join("other.json");
     fs::write(&path, entry("b", 2)).unwrap();
     let other = |switch| PeersFile::new(path.clone(), switch, Arc::new(SystemClock));
-    for refused in [
-        other(false).start(&rig.ledger).await,
-        other(false).ensure(&rig.ledger).await,
-    ] {
-        let e = refused.unwrap_err();
+    let refused = other(false);
+    for _ in 0..2 {
+        let e = refused.ensure(&rig.ledger).await.unwrap_err();
         assert!(matches!(e, PeersFileError::Elsewhere { .. }), "{e:?}");
         let text = e.to_string();
         assert!(
@@ -223,7 +221,7 @@ async fn a_second_file_is_refused_until_it_is_asked_for() {
     let spelled = rig.dir.path().join("x/../peers.json");
     fs::create_dir(rig.dir.path().join("x")).unwrap();
     let same = PeersFile::new(spelled, false, Arc::new(SystemClock));
-    same.start(&rig.ledger).await.unwrap();
+    same.ensure(&rig.ledger).await.unwrap();
     // The wish to switch counts also when a tool asks before the start is through.
     let switched = other(true);
     switched.ensure(&rig.ledger).await.unwrap();
