@@ -85,6 +85,7 @@ fn build(config: AgentConfig, identity: SigningIdentity) -> Result<Arc<Core>, St
                 client,
                 health: Mutex::new(RelayHealth::new()),
                 back: Notify::new(),
+                last: Mutex::default(),
             })
         })
         .collect();

@@ -1,6 +1,7 @@
 //! Messages between channel servers that are real processes.
 
 use std::net::TcpListener;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
@@ -154,6 +155,25 @@ fn one_recipients_trouble_is_nobody_elses() {
 }
 
 #[test]
+fn recipients_that_hang_leave_room_for_the_others() {
+    let relay = FakeRelay::start(|to| match to.rsplit('#').next() {
+        Some(session) if session.starts_with("hangs") => None,
+        _ => Some(202),
+    });
+    let (a, _b) = friends();
+    let mut alice = a.start(&relay.url(), "sa");
+    for n in 0..12 {
+        alice.send("b", &format!("hangs{n}"), "x");
+    }
+    let asked = Instant::now();
+    let fine = alice.send("b", "fine", "y");
+    alice.wait_state(&fine, "bus_accepted");
+    // Well under the time limit of one send: it did not wait for a place.
+    let took = asked.elapsed();
+    assert!(took < Duration::from_secs(8), "{took:?}");
+}
+
+#[test]
 fn a_relay_that_hangs_delays_no_other_relay() {
     let hangs = FakeRelay::start(|_| None);
     let bus = Bus::start();
@@ -202,6 +222,24 @@ fn the_largest_message_passes_and_a_larger_one_is_refused_with_the_limit() {
     let id = alice.send("b", "sb", &"x".repeat(limit - 600));
     alice.wait_state(&id, "bus_accepted");
     assert_eq!(bob.inbox_of(1)[0]["receipt"]["msg_id"], *id);
+}
+
+#[test]
+fn mail_that_waited_comes_in_as_it_was_sent_all_of_it() {
+    let bus = Bus::start();
+    let (a, b) = friends();
+    let mut alice = a.start(&url(&bus), "sa");
+    let ids: Vec<String> = (0..70)
+        .map(|n| alice.send("b", "sb", &format!("m{n}")))
+        .collect();
+    alice.wait_state(&ids[69], "bus_accepted");
+    let mut bob = b.start(&url(&bus), "sb");
+    let mail = bob.inbox_of(70);
+    let got: Vec<&str> = mail
+        .iter()
+        .map(|m| m["receipt"]["msg_id"].as_str().unwrap())
+        .collect();
+    assert_eq!(got, ids);
 }
 
 #[test]
