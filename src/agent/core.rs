@@ -11,6 +11,7 @@ use super::config::AgentConfig;
 use super::lease::{LeaseState, Right};
 use super::ledger::{Ledger, LedgerError};
 use super::peers_file::PeersFile;
+use super::trouble::Told;
 use crate::crypto::sign::SigningIdentity;
 use crate::domain::decide::agent::{AgentCommand, AgentRefusal, AgentReply, Lease};
 use crate::domain::machine::outbox::RelayHealth;
@@ -73,6 +74,8 @@ pub struct Core {
     pub lease: LeaseState,
     /// The relays.
     pub relays: Vec<Arc<Relay>>,
+    /// What went wrong and was told.
+    pub told: Told,
     /// What the session works on.
     pub summary: Mutex<String>,
     /// Rings when the summary changed.

@@ -18,6 +18,7 @@ use super::ledger::Ledger;
 use super::lifecycle::{self, Ending, Parent};
 use super::mcp::server::{Served, serve as serve_host};
 use super::peers_file::{PeersFile, PeersFileError};
+use super::trouble::Told;
 use super::{poll, presence, pump};
 use crate::crypto::sign::SigningIdentity;
 use crate::domain::decide::agent::AgentCommand;
@@ -98,6 +99,7 @@ fn build(config: AgentConfig, identity: SigningIdentity) -> Result<Arc<Core>, St
         peers: PeersFile::new(config.peers.clone(), config.adopt_peers, clock),
         lease: LeaseState::default(),
         relays,
+        told: Told::default(),
         summary: Mutex::default(),
         summary_changed: Notify::new(),
         clock: SystemClock,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::http::Bus;
-use crate::mcp_support::{FakeRelay, eventually, friends};
+use crate::mcp_support::{Agent, FakeRelay, eventually, friends};
 
 fn url(bus: &Bus) -> String {
     format!("http://{}", bus.addr)
@@ -152,6 +152,52 @@ fn one_recipients_trouble_is_nobody_elses() {
     });
     assert_eq!(state["state"], "pending");
     assert_eq!(relay.taken.lock().unwrap().len(), 1);
+}
+
+#[test]
+fn what_was_refused_is_told_unasked_and_once() {
+    let relay = FakeRelay::start(|_| Some(413));
+    let (a, _b) = friends();
+    let mut alice = a.start(&relay.url(), "sa");
+    let id = alice.send("b", "sb", "1");
+    // Not a word of sent messages is asked for.
+    let notes = eventually("a note", || {
+        let answer = alice.call("get_my_session_id", &json!({}));
+        answer.get("notes").cloned()
+    });
+    assert_eq!(notes.as_array().unwrap().len(), 1);
+    assert_eq!(
+        (&notes[0]["kind"], &notes[0]["msg_id"]),
+        (&json!("refused"), &json!(id))
+    );
+    let text = notes[0]["text"].as_str().unwrap();
+    assert!(text.contains("413"), "{text}");
+    let again = alice.call("get_my_session_id", &json!({}));
+    assert_eq!(again.get("notes"), None, "{again}");
+}
+
+#[test]
+fn what_came_too_late_is_told_and_listed_as_expired() {
+    let bus = Bus::start();
+    let (a, b) = friends();
+    let mut alice = a.start(&url(&bus), "sa");
+    let id = alice.send("b", "sb", "late");
+    alice.wait_state(&id, "bus_accepted");
+    let signed = Instant::now();
+    eventually("its age", || {
+        (signed.elapsed() > Duration::from_millis(1100)).then_some(())
+    });
+    let mut command = b.command(&url(&bus), "sb");
+    command.args(["--max-age", "1s"]);
+    let mut bob = Agent::start(command);
+    let inbox = eventually("the expired message", || {
+        let inbox = bob.call("receive_messages", &json!({}));
+        (inbox["expired"] != json!([])).then_some(inbox)
+    });
+    assert_eq!(inbox["messages"], json!([]));
+    assert_eq!(inbox["expired"][0]["sender"], json!(a.key));
+    assert_eq!(inbox["notes"][0]["kind"], "expired");
+    assert_eq!(inbox["notes"][0]["msg_id"], *id);
 }
 
 #[test]
