@@ -24,6 +24,8 @@ pub struct AgentConfig {
     pub session: SessionId,
     /// How far a message's signed time may be from now.
     pub windows: Windows,
+    /// Age in milliseconds of a signature at which an unsent message is signed anew.
+    pub resign_after_ms: u64,
     /// Whether wake-ups go through the MCP connection.
     pub channels: bool,
 }

@@ -35,9 +35,6 @@ use crate::wire::envelope::Message;
 /// Recipients that one relay is sent mail for at a time, one message each. So many may hang before
 /// the others wait, and each gives its place back at its time limit, then backs off.
 const IN_FLIGHT: usize = 64;
-/// Age of a signature at which an unsent message is signed anew: half of what the public program
-/// accepts, so that the recipient has the other half to fetch it.
-const RESIGN_AFTER_MS: u64 = MAX_PAST_STRANGER_MS / 2;
 /// Longest time without a look at the outbox: leases of dead processes change nothing in the log.
 const LOOK: Duration = Duration::from_secs(15);
 /// Pause after the log did not answer.
@@ -124,7 +121,7 @@ async fn due(core: &Arc<Core>, relay: &Relay, woken: bool) -> Result<DueList, Le
             let question = DueQuery {
                 now,
                 relays: &relays,
-                resign_after_ms: RESIGN_AFTER_MS,
+                resign_after_ms: core.config.resign_after_ms,
                 give_up_after_ms: MAX_PAST_STRANGER_MS,
                 future_ms: core.config.windows.future_ms,
                 limit: 4 * IN_FLIGHT,

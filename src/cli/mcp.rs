@@ -105,6 +105,11 @@ struct Common {
     #[arg(long, value_name = "TIME", env = "INTERLINK_MAX_AHEAD", default_value = "60s", value_parser = duration_ms, global = true)]
     max_ahead: u64,
 
+    /// How old a signature gets before an unsent message is signed anew. Half of what the public
+    /// program accepts leaves the recipient the other half to fetch it
+    #[arg(long, value_name = "TIME", env = "INTERLINK_RESIGN_AFTER", default_value = "12h", value_parser = duration_ms, global = true)]
+    resign_after: u64,
+
     /// The host [only `claude` in this version]
     #[arg(
         long,
@@ -233,6 +238,7 @@ fn serve(common: Common, parent: Parent) -> Result<u8, McpError> {
             past_stranger_ms: common.max_age_stranger,
             future_ms: common.max_ahead,
         },
+        resign_after_ms: common.resign_after.max(1_000),
         channels: common.channels,
     };
     tracing::info!(

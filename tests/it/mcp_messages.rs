@@ -190,14 +190,46 @@ fn what_came_too_late_is_told_and_listed_as_expired() {
     let mut command = b.command(&url(&bus), "sb");
     command.args(["--max-age", "1s"]);
     let mut bob = Agent::start(command);
+    let mut notes = json!(null);
     let inbox = eventually("the expired message", || {
         let inbox = bob.call("receive_messages", &json!({}));
+        if let Some(told) = inbox.get("notes") {
+            notes = told.clone();
+        }
         (inbox["expired"] != json!([])).then_some(inbox)
     });
+    let history = bob.call("conversation_history", &json!({ "peer": "a" }));
+    assert_eq!(history["expired"], inbox["expired"]);
     assert_eq!(inbox["messages"], json!([]));
     assert_eq!(inbox["expired"][0]["sender"], json!(a.key));
-    assert_eq!(inbox["notes"][0]["kind"], "expired");
-    assert_eq!(inbox["notes"][0]["msg_id"], *id);
+    assert_eq!(notes[0]["kind"], "expired");
+    assert_eq!(notes[0]["msg_id"], *id);
+}
+
+#[test]
+fn what_waits_for_long_is_signed_anew_under_its_id() {
+    let (a, b) = friends();
+    let port = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let relay = format!("http://{port}");
+    let mut command = a.command(&relay, "sa");
+    command.args(["--resign-after", "1s"]);
+    let mut alice = Agent::start(command);
+    let id = alice.send("b", "sb", "patience");
+    let queued_at = alice.state_of(&id)["queued_at_ms"].as_u64().unwrap();
+    // An old signature would not pass.
+    let waited = Instant::now();
+    eventually("its age", || {
+        (waited.elapsed() > Duration::from_secs(3)).then_some(())
+    });
+    let _bus = Bus::with(|config| config.addr = port.to_string());
+    let mut bob = b.start(&relay, "sb");
+    let mail = bob.inbox_of(1);
+    assert_eq!(mail[0]["receipt"]["msg_id"], *id);
+    let signed_at = mail[0]["signed_at_ms"].as_u64().unwrap();
+    assert!(signed_at >= queued_at + 1000, "{signed_at} {queued_at}");
 }
 
 #[test]
