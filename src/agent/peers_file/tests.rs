@@ -176,7 +176,7 @@ async fn a_file_that_lags_behind_a_crash_is_brought_up_to_the_log() {
         now: UnixMillis(1),
     };
     rig.ledger.submit(command).await.unwrap();
-    let again = PeersFile::new(rig.file.path().to_owned(), Arc::new(SystemClock));
+    let again = PeersFile::new(rig.file.path().to_owned(), false, Arc::new(SystemClock));
     again.ensure(&rig.ledger).await.unwrap();
     assert_eq!(Peers::parse(&rig.text()).unwrap().key_of("a"), Some(key(1)));
 }
