@@ -19,9 +19,10 @@ use crate::wire::http::client::{AckBody, RecvReply, RosterReply, SendBody, SendR
 
 /// Time limit of a connection attempt.
 const CONNECT: Duration = Duration::from_secs(5);
-/// Time limit of a send: a 2 MiB body over a slow line.
-const SEND: Duration = Duration::from_secs(30);
-/// Time limit of the small calls.
+/// Slowest line in bytes a second over which a message is still sent: its time limit grows with
+/// its length, so that a relay that hangs is noticed early.
+const SLOWEST_LINE: u64 = 64 * 1024;
+/// Time limit of the small calls, and of a send beside its bytes.
 const SHORT: Duration = Duration::from_secs(10);
 /// What a long-poll may take beyond the wait that it asked for.
 const POLL_GRACE: Duration = Duration::from_secs(10);
@@ -196,7 +197,9 @@ impl RelayClient {
     /// [`CallError`] for everything that is worth another try.
     pub async fn send(&self, to: &Route, payload: &Message) -> Result<Sent, CallError> {
         let body = SendBody { payload, to };
-        let answer = self.post("send", &body, SEND).await?;
+        let bytes = u64::try_from(payload.text.len()).unwrap_or(u64::MAX);
+        let limit = SHORT.saturating_add(Duration::from_secs(bytes / SLOWEST_LINE));
+        let answer = self.post("send", &body, limit).await?;
         let status = answer.status();
         let code = status.as_u16();
         if status.is_success() {

@@ -12,6 +12,8 @@ use crate::types::limit::MAX_RELAYS;
 pub struct AgentConfig {
     /// The allowlist.
     pub peers: PathBuf,
+    /// Whether it takes the place of another allowlist that the identity had so far.
+    pub adopt_peers: bool,
     /// Where the identity's log lives.
     pub store: StorePlace,
     /// The relays, at least one.
@@ -22,6 +24,8 @@ pub struct AgentConfig {
     pub session: SessionId,
     /// How far a message's signed time may be from now.
     pub windows: Windows,
+    /// Age in milliseconds of a signature at which an unsent message is signed anew.
+    pub resign_after_ms: u64,
     /// Whether wake-ups go through the MCP connection.
     pub channels: bool,
 }

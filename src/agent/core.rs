@@ -1,6 +1,7 @@
 //! What every part of a channel server shares.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use tokio::sync::Notify;
 
@@ -10,6 +11,7 @@ use super::config::AgentConfig;
 use super::lease::{LeaseState, Right};
 use super::ledger::{Ledger, LedgerError};
 use super::peers_file::PeersFile;
+use super::trouble::Told;
 use crate::crypto::sign::SigningIdentity;
 use crate::domain::decide::agent::{AgentCommand, AgentRefusal, AgentReply, Lease};
 use crate::domain::machine::outbox::RelayHealth;
@@ -25,15 +27,25 @@ pub struct Relay {
     pub health: Mutex<RelayHealth>,
     /// Rings when it came back.
     pub back: Notify,
+    /// When it answered last.
+    pub last: Mutex<Option<Instant>>,
 }
 
 impl Relay {
     /// It answered to whatever request.
     pub fn answered(&self) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         if self.lock().answered() {
             tracing::info!("relay {} is back", self.client.url());
             self.back.notify_one();
         }
+    }
+
+    /// Whether it answered to anything after a moment.
+    #[must_use]
+    pub fn has_answered_since(&self, moment: Instant) -> bool {
+        let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.is_some_and(|last| last > moment)
     }
 
     /// Its health, locked. Never hold it across an await.
@@ -62,6 +74,8 @@ pub struct Core {
     pub lease: LeaseState,
     /// The relays.
     pub relays: Vec<Arc<Relay>>,
+    /// What went wrong and was told.
+    pub told: Told,
     /// What the session works on.
     pub summary: Mutex<String>,
     /// Rings when the summary changed.
@@ -124,15 +138,29 @@ impl Core {
     ///
     /// [`ActError`].
     pub async fn submit(&self, command: AgentCommand) -> Result<AgentReply, ActError> {
-        self.ledger.submit(command).await.map_err(|e| {
-            self.lease.learn(&e);
-            match e.refusal() {
-                Some(AgentRefusal::LeaseLost { holder_pid, .. }) => {
-                    ActError::NotOurs { pid: *holder_pid }
-                }
-                _ => ActError::Ledger(e),
+        self.ledger.submit(command).await.map_err(|e| self.judge(e))
+    }
+
+    /// As [`Core::submit`], several commands in one go.
+    pub async fn submit_all(
+        &self,
+        commands: Vec<AgentCommand>,
+    ) -> Vec<Result<AgentReply, ActError>> {
+        let answers = self.ledger.submit_all(commands).await;
+        answers
+            .into_iter()
+            .map(|answer| answer.map_err(|e| self.judge(e)))
+            .collect()
+    }
+
+    fn judge(&self, e: LedgerError) -> ActError {
+        self.lease.learn(&e);
+        match e.refusal() {
+            Some(AgentRefusal::LeaseLost { holder_pid, .. }) => {
+                ActError::NotOurs { pid: *holder_pid }
             }
-        })
+            _ => ActError::Ledger(e),
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinSet;
 
 use super::client::{ClientError, RelayClient};
@@ -17,7 +17,8 @@ use super::lease::{self, LeaseState, Right};
 use super::ledger::Ledger;
 use super::lifecycle::{self, Ending, Parent};
 use super::mcp::server::{Served, serve as serve_host};
-use super::peers_file::PeersFile;
+use super::peers_file::{PeersFile, PeersFileError};
+use super::trouble::Told;
 use super::{poll, presence, pump};
 use crate::crypto::sign::SigningIdentity;
 use crate::domain::decide::agent::AgentCommand;
@@ -47,6 +48,9 @@ pub enum StartError {
     /// No HTTP.
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// The identity has another allowlist.
+    #[error(transparent)]
+    Peers(#[from] PeersFileError),
     /// A thread or a pipe.
     #[error("cannot start: {0}")]
     Io(#[from] io::Error),
@@ -82,6 +86,7 @@ fn build(config: AgentConfig, identity: SigningIdentity) -> Result<Arc<Core>, St
                 client,
                 health: Mutex::new(RelayHealth::new()),
                 back: Notify::new(),
+                last: Mutex::default(),
             })
         })
         .collect();
@@ -91,9 +96,10 @@ fn build(config: AgentConfig, identity: SigningIdentity) -> Result<Arc<Core>, St
         session: config.session.clone(),
         name,
         ledger: Ledger::start(store_options(&config.store), clock.clone())?,
-        peers: PeersFile::new(config.peers.clone(), clock),
+        peers: PeersFile::new(config.peers.clone(), config.adopt_peers, clock),
         lease: LeaseState::default(),
         relays,
+        told: Told::default(),
         summary: Mutex::default(),
         summary_changed: Notify::new(),
         clock: SystemClock,
@@ -115,20 +121,22 @@ pub async fn serve(
 ) -> Result<u8, StartError> {
     let core = build(config, identity)?;
     let started = core.clock.now();
-    let mut parts = parts(&core);
-    let (ending, code) = tokio::select! {
-        outcome = run_session(&core) => outcome?,
-        ending = lifecycle::signalled() => (ending, 0),
-        ending = parent.died() => (ending, 0),
+    let (refuse, refused) = oneshot::channel();
+    let mut parts = parts(&core, refuse);
+    let outcome = tokio::select! {
+        outcome = run_session(&core) => outcome.map_err(StartError::from),
+        ending = lifecycle::signalled() => Ok((ending, 0)),
+        ending = parent.died() => Ok((ending, 0)),
+        Ok(e) = refused => Err(StartError::from(e)),
     };
-    tracing::debug!("ending: {ending:?}");
+    tracing::debug!("ending: {outcome:?}");
     // No part announces or polls any more when the session takes its leave.
     parts.abort_all();
     let _ = tokio::time::timeout(FAREWELL, farewell(&core, started)).await;
-    Ok(code)
+    outcome.map(|(_, code)| code)
 }
 
-fn parts(core: &Arc<Core>) -> JoinSet<()> {
+fn parts(core: &Arc<Core>, refuse: oneshot::Sender<PeersFileError>) -> JoinSet<()> {
     let mut parts = JoinSet::new();
     for relay in &core.relays {
         parts.spawn(poll::run(Arc::clone(core), Arc::clone(relay)));
@@ -139,7 +147,7 @@ fn parts(core: &Arc<Core>) -> JoinSet<()> {
         let core = Arc::clone(core);
         async move { lease::keep(&core).await }
     });
-    parts.spawn(watch_peers(Arc::clone(core)));
+    parts.spawn(watch_peers(Arc::clone(core), refuse));
     parts.spawn(sweep(Arc::clone(core)));
     parts
 }
@@ -161,24 +169,24 @@ async fn run_session(core: &Arc<Core>) -> io::Result<(Ending, u8)> {
     Ok((Ending::EndOfInput, code))
 }
 
-/// Takes hand edits of the allowlist over, also while no mail comes; says when it breaks.
-async fn watch_peers(core: Arc<Core>) {
+/// Takes hand edits of the allowlist over, also while no mail comes; says when it breaks. A file
+/// that is not the identity's is told through `refuse` and ends this.
+async fn watch_peers(core: Arc<Core>, refuse: oneshot::Sender<PeersFileError>) {
     let mut said = String::new();
     let mut started = false;
     loop {
         if core.ledger.is_open() {
-            let look = if started {
-                core.peers.ensure(&core.ledger).await
-            } else {
-                core.peers.start(&core.ledger).await
-            };
-            match look {
+            match core.peers.ensure(&core.ledger).await {
                 Ok(()) => {
                     started = true;
                     if !said.is_empty() {
                         tracing::info!("the peers file reads again");
                         said.clear();
                     }
+                }
+                Err(e @ PeersFileError::Elsewhere { .. }) if !started => {
+                    let _ = refuse.send(e);
+                    return;
                 }
                 Err(e) => {
                     let text = e.to_string();

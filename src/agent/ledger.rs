@@ -166,6 +166,31 @@ impl Ledger {
         Ok(receipt.await?.reply)
     }
 
+    /// Carries out several commands, handed over together so that one commit can hold them all. The
+    /// answers are in their order.
+    ///
+    /// # Errors
+    ///
+    /// Each as [`Ledger::submit`].
+    pub async fn submit_all(
+        &self,
+        commands: Vec<AgentCommand>,
+    ) -> Vec<Result<AgentReply, LedgerError>> {
+        self.settled().await;
+        let receipts: Vec<_> = commands
+            .into_iter()
+            .map(|command| Ok::<_, LedgerError>(self.open_store()?.submit(command)?))
+            .collect();
+        let mut answers = Vec::with_capacity(receipts.len());
+        for receipt in receipts {
+            answers.push(match receipt {
+                Ok(receipt) => receipt.await.map(|c| c.reply).map_err(LedgerError::from),
+                Err(e) => Err(e),
+            });
+        }
+        answers
+    }
+
     /// Hands a command to the writer and does not wait for it. For the last moments of a process.
     pub fn submit_and_forget(&self, command: AgentCommand) {
         if let Some(store) = self.store() {

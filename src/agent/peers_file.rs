@@ -9,22 +9,31 @@
 //! - a text that does not read pauses intake until it is mended: half an allowlist is the wrong
 //!   allowlist.
 //!
+//! One identity has one such file; the log remembers which. A second one would be read as a hand
+//! edit of the first, and each start would undo what was written into the other. So another path
+//! is refused, until the operator asks to switch to it.
+//!
+//! A file that is deleted while the program runs pauses intake as well: nobody knows what was
+//! meant. A start writes a missing file anew from the log; to admit nobody, write `{}`.
+//!
 //! Writers hold `peers.json.lock`, the public program's lock, from before they read until after
 //! they replaced. A new version is recorded in the log before it becomes the file: a crash in
 //! between leaves a file that is behind, and the next look mends it.
 
-use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Map, Value};
 
+use self::disk::{create_private_dir, full_path, lock_path, replace};
+use self::text::{is_same, merged};
 use super::ledger::{Ledger, LedgerError};
 use crate::crypto::hash::sha256;
-use crate::domain::decide::agent::{AgentCommand, AgentReply, ImportOutcome};
+use crate::domain::decide::agent::{AgentCommand, AgentRefusal, AgentReply, ImportOutcome};
 use crate::domain::query::agent::{self as query, FileVersion, Peer};
 use crate::types::limit::MAX_PEERS_FILE_BYTES;
 use crate::types::time::Clock;
@@ -41,6 +50,8 @@ struct Inner {
     path: PathBuf,
     clock: Arc<dyn Clock>,
     checked: Mutex<Option<Checked>>,
+    /// Whether to take the place of another file, once.
+    switch: AtomicBool,
 }
 
 /// The outcome of the last look at the file, valid while its stamp stays.
@@ -78,13 +89,15 @@ struct Read {
 }
 
 impl PeersFile {
-    /// A file at a path; nothing is read yet.
+    /// A file at a path; nothing is read yet. `switch` lets it take the place of another file that
+    /// the identity had so far.
     #[must_use]
-    pub fn new(path: PathBuf, clock: Arc<dyn Clock>) -> PeersFile {
+    pub fn new(path: PathBuf, switch: bool, clock: Arc<dyn Clock>) -> PeersFile {
         PeersFile(Arc::new(Inner {
             path,
             clock,
             checked: Mutex::new(None),
+            switch: AtomicBool::new(switch),
         }))
     }
 
@@ -95,7 +108,7 @@ impl PeersFile {
     }
 
     /// Makes sure that the log has what the file says. Cheap while the file does not change; call
-    /// it before every decision about a sender.
+    /// it before every decision about a sender. The first time, a missing file is written.
     ///
     /// # Errors
     ///
@@ -106,18 +119,7 @@ impl PeersFile {
         }
         ledger.settled().await;
         let (this, ledger) = (self.clone(), Arc::clone(ledger));
-        run(move || this.sync(&ledger, When::Running)).await
-    }
-
-    /// As [`PeersFile::ensure`], once at the start: a missing file is written.
-    ///
-    /// # Errors
-    ///
-    /// As [`PeersFile::ensure`].
-    pub async fn start(&self, ledger: &Arc<Ledger>) -> Result<(), PeersFileError> {
-        ledger.settled().await;
-        let (this, ledger) = (self.clone(), Arc::clone(ledger));
-        run(move || this.sync(&ledger, When::Starting)).await
+        run(move || this.sync(&ledger)).await
     }
 
     /// Carries out a command that changes the policy, then brings the file up to it. Durable in
@@ -135,9 +137,9 @@ impl PeersFile {
         let (this, ledger) = (self.clone(), Arc::clone(ledger));
         run(move || {
             let _lock = this.lock()?;
-            this.sync_locked(&ledger, When::Running)?;
+            this.sync_locked(&ledger)?;
             let reply = ledger.submit_blocking(command)?;
-            match this.sync_locked(&ledger, When::Running) {
+            match this.sync_locked(&ledger) {
                 Ok(()) => Ok(reply),
                 Err(e) => Err(PeersFileError::Behind(e.to_string())),
             }
@@ -167,16 +169,21 @@ impl PeersFile {
         }
     }
 
-    fn sync(&self, ledger: &Ledger, when: When) -> Result<(), PeersFileError> {
+    fn sync(&self, ledger: &Ledger) -> Result<(), PeersFileError> {
         let _lock = self.lock()?;
-        self.sync_locked(ledger, when)
+        self.sync_locked(ledger)
     }
 
-    fn sync_locked(&self, ledger: &Ledger, when: When) -> Result<(), PeersFileError> {
+    fn sync_locked(&self, ledger: &Ledger) -> Result<(), PeersFileError> {
+        self.claim(ledger)?;
         let found = match self.read() {
             Ok(found) => found,
-            Err(e) if e.kind() == io::ErrorKind::NotFound && self.may_create(when) => {
+            Err(e) if e.kind() == io::ErrorKind::NotFound && self.may_create() => {
                 return self.create(ledger);
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                let path = self.0.path.clone();
+                return Err(PeersFileError::Missing { path });
             }
             Err(source) => return Err(self.io(source)),
         };
@@ -195,10 +202,40 @@ impl PeersFile {
         outcome
     }
 
+    /// Makes sure that this is the identity's file.
+    fn claim(&self, ledger: &Ledger) -> Result<(), PeersFileError> {
+        let path = full_path(&self.0.path).map_err(|e| self.io(e))?;
+        let adopted = ledger.read_blocking(|s| Ok(query::peers_file(s)?))?;
+        if adopted.as_ref().is_none_or(|row| row.path != path) {
+            let command = AgentCommand::AdoptPeersFile {
+                path,
+                switch: self.0.switch.load(Ordering::Acquire),
+                now: self.0.clock.now(),
+            };
+            match ledger.submit_blocking(command) {
+                Ok(_) => {}
+                Err(LedgerError::Refused(AgentRefusal::PeersElsewhere { path: adopted })) => {
+                    let path = self.0.path.clone();
+                    return Err(PeersFileError::Elsewhere { path, adopted });
+                }
+                Err(e) => return Err(e.into()),
+            }
+            if let Some(old) = adopted {
+                tracing::warn!(
+                    "the peers of this identity stand in {} now, not in {} any more",
+                    self.0.path.display(),
+                    old.path
+                );
+            }
+        }
+        self.0.switch.store(false, Ordering::Release);
+        Ok(())
+    }
+
     /// A file that was there and is gone is an error: nobody knows what its removal was to mean.
-    fn may_create(&self, when: When) -> bool {
+    fn may_create(&self) -> bool {
         let checked = self.0.checked.lock();
-        when == When::Starting || checked.unwrap_or_else(PoisonError::into_inner).is_none()
+        checked.unwrap_or_else(PoisonError::into_inner).is_none()
     }
 
     fn remember(&self, stamp: Stamp, broken: Option<String>) {
@@ -348,13 +385,6 @@ impl PeersFile {
     }
 }
 
-/// Whether a missing file is written.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum When {
-    Starting,
-    Running,
-}
-
 async fn run<T: Send + 'static>(
     f: impl FnOnce() -> Result<T, PeersFileError> + Send + 'static,
 ) -> Result<T, PeersFileError> {
@@ -375,63 +405,6 @@ fn report(outcome: &ImportOutcome) {
     }
 }
 
-fn is_same(file: &Peers, log: &[Peer]) -> bool {
-    file.len() == log.len() && log.iter().all(|p| file.key_of(&p.petname) == Some(p.key))
-}
-
-/// The text of the file for the log's peers. What `base` says of them beside the key stays.
-fn merged(base: &Map<String, Value>, peers: &[Peer]) -> Result<String, PeersError> {
-    let object: Map<String, Value> = peers
-        .iter()
-        .map(|peer| {
-            let mut entry = match base.get(&peer.petname) {
-                Some(Value::Object(members)) => members.clone(),
-                _ => Map::new(),
-            };
-            entry.insert("key".to_owned(), Value::String(peer.key.to_string()));
-            (peer.petname.clone(), Value::Object(entry))
-        })
-        .collect();
-    Peers::parse(&Value::Object(object).to_string())?.print()
-}
-
-fn lock_path(path: &Path) -> PathBuf {
-    let mut name = path.file_name().map_or_else(OsString::new, OsString::from);
-    name.push(".lock");
-    path.with_file_name(name)
-}
-
-/// Replaces a file in one step: readers see the old text or the new one, also after a crash. The
-/// rights of the old file stay.
-fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
-    // A symbolic link keeps pointing to the file that it names.
-    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let parent = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let mut temp = tempfile::Builder::new()
-        .prefix(".peers-")
-        .tempfile_in(parent)?;
-    if let Ok(meta) = fs::metadata(&path) {
-        temp.as_file().set_permissions(meta.permissions())?;
-    }
-    temp.write_all(text)?;
-    temp.as_file().sync_all()?;
-    temp.persist(&path).map_err(|e| e.error)?;
-    #[cfg(unix)]
-    File::open(parent)?.sync_all()?;
-    Ok(())
-}
-
-fn create_private_dir(dir: &Path) -> io::Result<()> {
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(dir)
-}
-
 /// The allowlist cannot be relied upon.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -443,6 +416,27 @@ pub enum PeersFileError {
         path: PathBuf,
         /// What is wrong.
         reason: String,
+    },
+    /// The file was there and is gone. Intake pauses until it is back.
+    #[error(
+        "{} is gone, and no mail is taken in until it is back; a list of nobody is {{}}",
+        path.display()
+    )]
+    Missing {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The identity's peers stand in another file.
+    #[error(
+        "the peers of this identity stand in {adopted}, so {} is not used; start with --peers \
+         {adopted}, or with --adopt-peers to switch to this file for good",
+        path.display()
+    )]
+    Elsewhere {
+        /// The file that was named.
+        path: PathBuf,
+        /// The identity's file.
+        adopted: String,
     },
     /// The file cannot be used.
     #[error("cannot use {}: {source}", path.display())]
@@ -472,5 +466,7 @@ pub enum PeersFileError {
     Stopped,
 }
 
+mod disk;
 #[cfg(test)]
 mod tests;
+mod text;

@@ -18,6 +18,7 @@ use crate::domain::decide::agent::{
 use crate::domain::gate::{self, Outcome, Reject};
 use crate::domain::query::agent as query;
 use crate::event::agent::{MailKind, MailStatus};
+use crate::types::id::Fingerprint;
 use crate::types::time::Clock as _;
 use crate::wire::envelope::{Message, MessageKind, TaskStatus};
 use crate::wire::http::client::{ReceivedDelivery, RecvReply};
@@ -80,17 +81,10 @@ async fn take(core: &Core, relay: &Relay, lease: &Lease, reply: RecvReply) -> bo
     if deliveries.is_empty() {
         return false;
     }
-    let mut done = Vec::with_capacity(deliveries.len());
-    let mut undecided = None;
-    for delivery in deliveries {
-        match decide(core, lease, &delivery).await {
-            Ok(()) => done.push(delivery.ack),
-            Err(e) => {
-                undecided = Some(e);
-                break;
-            }
-        }
-    }
+    let (done, undecided) = match decide(core, lease, &deliveries).await {
+        Ok(outcomes) => settle(&deliveries, outcomes),
+        Err(e) => (vec![], Some(e)),
+    };
     acknowledge(core, relay, batched, &done).await;
     if let Some(reason) = undecided {
         tracing::warn!("mail stays on {}: {reason}", relay.client.url());
@@ -128,51 +122,115 @@ enum Undecided {
     Act(#[from] ActError),
 }
 
-/// Decides about one delivery for good, and stores what follows.
-async fn decide(core: &Core, lease: &Lease, delivery: &ReceivedDelivery) -> Result<(), Undecided> {
-    let Some(envelope) = &delivery.envelope else {
-        tracing::warn!("a delivery without a message is dropped");
-        return Ok(());
-    };
-    let message = match Message::from_value(envelope.payload.clone()) {
-        Ok(message) => message,
-        Err(e) => {
-            tracing::warn!("a delivery that is no message is dropped: {e}");
-            return Ok(());
+/// The keys of what was decided, and why the rest was not.
+fn settle(
+    deliveries: &[ReceivedDelivery],
+    outcomes: Vec<Result<(), Undecided>>,
+) -> (Vec<String>, Option<Undecided>) {
+    let mut done = Vec::with_capacity(outcomes.len());
+    let mut undecided = None;
+    for (delivery, outcome) in deliveries.iter().zip(outcomes) {
+        match outcome {
+            Ok(()) => done.push(delivery.ack.clone()),
+            Err(e) => undecided = undecided.or(Some(e)),
         }
-    };
-    if is_echo(core, &message) {
-        tracing::debug!("a message of this very session came back and is dropped");
-        return Ok(());
     }
+    (done, undecided)
+}
+
+/// Decides about deliveries for good, and stores what follows: handed to the log together, so that
+/// one commit holds them all. The outcomes are in their order.
+async fn decide(
+    core: &Core,
+    lease: &Lease,
+    deliveries: &[ReceivedDelivery],
+) -> Result<Vec<Result<(), Undecided>>, Undecided> {
     core.peers.ensure(&core.ledger).await?;
-    let signature = message.verify();
-    let (from, id) = (message.from, message.msg_id.clone());
+    let messages: Vec<Option<Message>> = deliveries.iter().map(|d| parse(core, d)).collect();
+    let asked: Vec<_> = messages
+        .iter()
+        .map(|m| m.as_ref().map(|m| (m.from, m.msg_id.clone())))
+        .collect();
     let known = core
         .ledger
         .read(move |s| {
-            let peer = query::peer_by_key(s, &from)?.map(|p| p.petname);
-            Ok((peer, query::is_seen(s, &from, &id)?))
+            let mut known = vec![];
+            for (from, id) in asked.iter().flatten() {
+                let peer = query::peer_by_key(s, from)?.map(|p| p.petname);
+                known.push((peer, query::is_seen(s, from, id)?));
+            }
+            Ok(known)
         })
         .await
         .map_err(ActError::from)?;
+    let mut known = known.into_iter();
+    let mut places = vec![];
+    let mut commands = vec![];
+    for (place, message) in messages.into_iter().enumerate() {
+        let Some(message) = message else { continue };
+        let Some((peer, seen)) = known.next() else {
+            continue;
+        };
+        let fingerprint = message.from.fingerprint();
+        if let Some(command) = gate_one(core, lease, message, peer, seen) {
+            places.push((place, fingerprint));
+            commands.push(command);
+        }
+    }
+    let mut outcomes: Vec<Result<(), Undecided>> = deliveries.iter().map(|_| Ok(())).collect();
+    let answers = core.submit_all(commands).await;
+    for ((place, fingerprint), answer) in places.into_iter().zip(answers) {
+        if let (Err(e), Some(outcome)) = (stored(fingerprint, answer), outcomes.get_mut(place)) {
+            *outcome = Err(e);
+        }
+    }
+    Ok(outcomes)
+}
+
+/// The message of a delivery, unless it is none or one of ours.
+fn parse(core: &Core, delivery: &ReceivedDelivery) -> Option<Message> {
+    let Some(envelope) = &delivery.envelope else {
+        tracing::warn!("a delivery without a message is dropped");
+        return None;
+    };
+    match Message::from_value(envelope.payload.clone()) {
+        Ok(message) if is_echo(core, &message) => {
+            tracing::debug!("a message of this very session came back and is dropped");
+            None
+        }
+        Ok(message) => Some(message),
+        Err(e) => {
+            tracing::warn!("a delivery that is no message is dropped: {e}");
+            None
+        }
+    }
+}
+
+/// What to do about one message; `None`: nothing but let it go.
+fn gate_one(
+    core: &Core,
+    lease: &Lease,
+    message: Message,
+    peer: Option<String>,
+    seen: bool,
+) -> Option<AgentCommand> {
     let decision = gate::decide_verified::<std::convert::Infallible>(
         &core.me,
         &message,
-        signature,
+        message.verify(),
         core.clock.now(),
         &core.config.windows,
-        |_| Ok(known.0),
-        |_, _| Ok(known.1),
+        |_| Ok(peer),
+        |_, _| Ok(seen),
     );
     let Ok(decision) = decision;
     match decision.outcome {
         Outcome::Inline { .. } | Outcome::Reject(Reject::Expired { .. }) => {
-            store(core, lease, message).await
+            receive(core, lease, message)
         }
         Outcome::Reject(reason) => {
             reject(&message, &reason);
-            Ok(())
+            None
         }
         Outcome::PairRequest | Outcome::PairAccept | Outcome::KnownPeerKnock { .. } => {
             tracing::debug!(
@@ -180,7 +238,7 @@ async fn decide(core: &Core, lease: &Lease, delivery: &ReceivedDelivery) -> Resu
                 message.kind.as_str(),
                 message.from.fingerprint()
             );
-            Ok(())
+            None
         }
     }
 }
@@ -201,18 +259,17 @@ fn reject(message: &Message, reason: &Reject) {
     }
 }
 
-/// One commit: the message, its id used up, the route of answers. The decision about the sender
+/// One record: the message, its id used up, the route of answers. The decision about the sender
 /// and the id is taken again inside it, where no other process can come between.
-async fn store(core: &Core, lease: &Lease, message: Message) -> Result<(), Undecided> {
+fn receive(core: &Core, lease: &Lease, message: Message) -> Option<AgentCommand> {
     let body = match serde_json::to_vec(&message) {
         Ok(body) => body,
         Err(e) => {
             tracing::warn!("a message that cannot be written is dropped: {e}");
-            return Ok(());
+            return None;
         }
     };
-    let fingerprint = message.from.fingerprint();
-    let command = AgentCommand::Receive(Box::new(Receive {
+    Some(AgentCommand::Receive(Box::new(Receive {
         lease: lease.clone(),
         own: core.me,
         from: message.from,
@@ -230,8 +287,12 @@ async fn store(core: &Core, lease: &Lease, message: Message) -> Result<(), Undec
             future_ms: core.config.windows.future_ms,
         },
         now: core.clock.now(),
-    }));
-    match core.submit(command).await {
+    })))
+}
+
+/// What the log said to one message.
+fn stored(fingerprint: Fingerprint, answer: Result<AgentReply, ActError>) -> Result<(), Undecided> {
+    match answer {
         Ok(AgentReply::Received(Reception::Stored { seq, .. })) => {
             tracing::debug!("message from {fingerprint} stored at {seq}");
         }

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -24,6 +24,7 @@ use crate::crypto::hash::sha256;
 use crate::domain::decide::agent::{AgentCommand, AgentRefusal};
 use crate::domain::machine::outbox::{RelayGate, backoff_ms};
 use crate::domain::query::agent::{self as query, Due, DueAction, DueList, DueQuery, RelayView};
+use crate::event::agent::AttemptError;
 use crate::types::id::{PublicKey, SessionId};
 use crate::types::limit::MAX_PAST_STRANGER_MS;
 use crate::types::route::Route;
@@ -31,11 +32,9 @@ use crate::types::seq::Seq;
 use crate::types::time::{Clock as _, UnixMillis};
 use crate::wire::envelope::Message;
 
-/// Messages on their way to one relay at a time.
-const IN_FLIGHT: usize = 8;
-/// Age of a signature at which an unsent message is signed anew: half of what the public program
-/// accepts, so that the recipient has the other half to fetch it.
-const RESIGN_AFTER_MS: u64 = MAX_PAST_STRANGER_MS / 2;
+/// Recipients that one relay is sent mail for at a time, one message each. So many may hang before
+/// the others wait, and each gives its place back at its time limit, then backs off.
+const IN_FLIGHT: usize = 64;
 /// Longest time without a look at the outbox: leases of dead processes change nothing in the log.
 const LOOK: Duration = Duration::from_secs(15);
 /// Pause after the log did not answer.
@@ -122,7 +121,7 @@ async fn due(core: &Arc<Core>, relay: &Relay, woken: bool) -> Result<DueList, Le
             let question = DueQuery {
                 now,
                 relays: &relays,
-                resign_after_ms: RESIGN_AFTER_MS,
+                resign_after_ms: core.config.resign_after_ms,
                 give_up_after_ms: MAX_PAST_STRANGER_MS,
                 future_ms: core.config.windows.future_ms,
                 limit: 4 * IN_FLIGHT,
@@ -204,6 +203,7 @@ async fn send(core: &Core, relay: &Relay, due: &Due, attempts: u32) -> Result<()
         return core.submit(command).await.map(drop);
     };
     let to = Route::new(due.to, due.to_session.clone());
+    let began = Instant::now();
     let outcome = relay.client.send(&to, &message).await;
     let now = core.clock.now();
     let command = match outcome {
@@ -238,7 +238,7 @@ async fn send(core: &Core, relay: &Relay, due: &Due, attempts: u32) -> Result<()
                 attempt,
                 error: e.class,
                 detail: e.detail.clone(),
-                next_at: again_at(relay, &e, attempt, now),
+                next_at: again_at(relay, &e, attempt, began, now),
                 now,
             }
         }
@@ -247,9 +247,19 @@ async fn send(core: &Core, relay: &Relay, due: &Due, attempts: u32) -> Result<()
 }
 
 /// When to try again; the relay's own backoff when the relay is in trouble.
-fn again_at(relay: &Relay, e: &CallError, attempt: u32, now: UnixMillis) -> UnixMillis {
+fn again_at(
+    relay: &Relay,
+    e: &CallError,
+    attempt: u32,
+    began: Instant,
+    now: UnixMillis,
+) -> UnixMillis {
     if !e.is_relay_down() {
         relay.answered();
+        return now.plus(backoff_ms(attempt, jitter()));
+    }
+    // Whoever answers others meanwhile is not down: it is this message that hangs.
+    if e.class == AttemptError::Timeout && relay.has_answered_since(began) {
         return now.plus(backoff_ms(attempt, jitter()));
     }
     let mut health = relay.lock();

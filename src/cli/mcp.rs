@@ -52,6 +52,10 @@ struct Common {
     #[arg(long, value_name = "PATH", env = "INTERLINK_PEERS", global = true)]
     peers: Option<PathBuf>,
 
+    /// Switch the identity to the list that --peers names: without it a second list is refused
+    #[arg(long, env = "INTERLINK_ADOPT_PEERS", value_parser = FalseyValueParser::new(), global = true)]
+    adopt_peers: bool,
+
     /// The relays, separated by commas
     #[arg(
         long,
@@ -100,6 +104,11 @@ struct Common {
     /// How far in the future a message may be signed: how wrong clocks may be
     #[arg(long, value_name = "TIME", env = "INTERLINK_MAX_AHEAD", default_value = "60s", value_parser = duration_ms, global = true)]
     max_ahead: u64,
+
+    /// How old a signature gets before an unsent message is signed anew. Half of what the public
+    /// program accepts leaves the recipient the other half to fetch it
+    #[arg(long, value_name = "TIME", env = "INTERLINK_RESIGN_AFTER", default_value = "12h", value_parser = duration_ms, global = true)]
+    resign_after: u64,
 
     /// The host [only `claude` in this version]
     #[arg(
@@ -219,6 +228,7 @@ fn serve(common: Common, parent: Parent) -> Result<u8, McpError> {
             Some(path) => path.clone(),
             None => paths::peers_file(&env)?,
         },
+        adopt_peers: common.adopt_peers,
         store: common.store(&identity.public(), &session)?,
         relays,
         name: common.name.clone(),
@@ -228,6 +238,7 @@ fn serve(common: Common, parent: Parent) -> Result<u8, McpError> {
             past_stranger_ms: common.max_age_stranger,
             future_ms: common.max_ahead,
         },
+        resign_after_ms: common.resign_after.max(1_000),
         channels: common.channels,
     };
     tracing::info!(

@@ -85,6 +85,8 @@ tables! {
     MailboxUnread = 46, "mailbox_unread", Agent;
     /// What supersedes progress updates, by task.
     MailboxTasks = 47, "mailbox_tasks", Agent;
+    /// Which `peers.json` is the identity's.
+    PeersFile = 48, "peers_file", Agent;
 }
 
 /// Rows could not be read or written.

@@ -116,6 +116,8 @@ kinds! {
     ReplaySeen = 115, 1, "replay_seen", Agent;
     /// Replay rows below a time were forgotten; what is signed at or before it is stale for ever.
     ReplayForgotten = 116, 1, "replay_forgotten", Agent;
+    /// The identity's `peers.json` is another file from now on.
+    PeersFileAdopted = 117, 1, "peers_file_adopted", Agent;
 }
 
 #[cfg(test)]

@@ -11,8 +11,8 @@ use crate::domain::decide::agent::{
 use crate::event::agent::{
     Acknowledged, AgentEvent, AttemptError, LeaseReleased, LeaseTaken, MailKind, MailStatus,
     NoticeChange, NoticeChanged, NoticePath, Origin, OutboxAccepted, OutboxAttempted, OutboxQueued,
-    OutboxRefused, OutboxResigned, PeerAdded, PeerRemoved, PeersPublished, Received,
-    ReceivedExpired, ReplayForgotten, ReplaySeen,
+    OutboxRefused, OutboxResigned, PeerAdded, PeerRemoved, PeersFileAdopted, PeersPublished,
+    Received, ReceivedExpired, ReplayForgotten, ReplaySeen,
 };
 use crate::event::kind::EventKind;
 use crate::types::id::{MsgId, PublicKey, SessionId};
@@ -220,6 +220,9 @@ pub fn agent_event(kind: EventKind, rng: &mut Rng) -> Option<AgentEvent> {
             sha256: digest(rng),
             imported: rng.chance(50),
         }),
+        EventKind::PeersFileAdopted => AgentEvent::PeersFileAdopted(PeersFileAdopted {
+            path: ["/home/ann/peers.json", "/\u{e9}/p"][rng.index(2)].to_owned(),
+        }),
         EventKind::LeaseTaken => AgentEvent::LeaseTaken(LeaseTaken {
             session: session(rng),
             epoch: rng.next_u64(),
@@ -411,4 +414,11 @@ pub fn agent_history(now: UnixMillis, run: &mut dyn FnMut(AgentCommand) -> Agent
     let before = now.plus(WINDOW.past_ms + 1000);
     run(AgentCommand::ForgetReplay { before, now });
     run(AgentCommand::ReleaseLease { lease });
+    for (path, switch) in [("/home/ann/peers.json", false), ("/srv/peers.json", true)] {
+        run(AgentCommand::AdoptPeersFile {
+            path: path.to_owned(),
+            switch,
+            now,
+        });
+    }
 }

@@ -119,6 +119,9 @@ pub const MAX_RELAYS: usize = 16;
 /// Longest relay URL in bytes.
 pub const MAX_RELAY_URL_BYTES: usize = 512;
 
+/// Longest path of a file that is remembered, in bytes: what systems allow.
+pub const MAX_PATH_BYTES: usize = 4096;
+
 /// Longest text of a relay's error or refusal that is kept, in bytes.
 pub const MAX_REASON_BYTES: usize = 256;
 

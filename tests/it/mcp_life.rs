@@ -3,7 +3,9 @@
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::mcp_support::{Agent, FakeRelay, Home, eventually, signal};
+use serde_json::json;
+
+use crate::mcp_support::{Agent, FakeRelay, Home, eventually, friends, signal};
 
 /// The hosts' patience, times the slowness of a loaded machine.
 const AT_ONCE: Duration = Duration::from_secs(5);
@@ -167,4 +169,57 @@ fn a_sibling_that_freezes_is_named_and_nobody_waits_for_it_forever() {
     other.close_stdin();
     assert_eq!(other.wait().code(), Some(0));
     assert!(asked.elapsed() < AT_ONCE, "{:?}", asked.elapsed());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_full_disk_is_an_answer_and_what_was_stored_stays() {
+    let (a, _b) = friends();
+    let plain = a.command("http://127.0.0.1:9", "sa");
+    // A limit of the file's size fails like a full disk, once its signal is ignored.
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", "trap '' XFSZ; ulimit -f 8192; exec \"$0\" \"$@\""])
+        .arg(plain.get_program())
+        .args(plain.get_args())
+        .env_clear()
+        .envs(plain.get_envs().filter_map(|(k, v)| Some((k, v?))))
+        .current_dir(a.path());
+    let mut alice = Agent::start(command);
+    let first = alice.send("b", "sb", "small");
+    let text = "x".repeat(900_000);
+    let send = json!({ "to": "b", "session": "sb", "text": text });
+    let error = eventually("a full disk", || {
+        alice.call_raw("send_message", &send).get("error").cloned()
+    });
+    assert_eq!(error["code"], -32603, "{error}");
+    let said = error["message"].as_str().unwrap();
+    assert!(said.starts_with("local state: "), "{said}");
+    // Not one of the bounds of the outbox.
+    assert!(!said.contains("wait"), "{said}");
+    alice.call("get_my_session_id", &json!({}));
+    let state = eventually("the store again", || {
+        let answer = alice.call_raw("message_status", &json!({ "msg_id": first }));
+        let state = answer["result"]["structuredContent"]["sent"].clone();
+        state.is_object().then_some(state)
+    });
+    assert_eq!(state["state"], "pending");
+}
+
+#[test]
+fn a_store_that_cannot_be_opened_is_an_answer() {
+    let (a, _b) = friends();
+    std::fs::write(a.path().join("file"), "").unwrap();
+    let mut command = a.command("http://127.0.0.1:9", "sa");
+    command.arg("--db").arg(a.path().join("file/agent.redb"));
+    let mut alice = Agent::start(command);
+    let send = json!({ "to": "b", "session": "sb", "text": "x" });
+    let error = alice.call_raw("send_message", &send)["error"].clone();
+    assert_eq!(error["code"], -32603, "{error}");
+    let said = error["message"].as_str().unwrap();
+    assert!(said.contains("agent.redb"), "{said}");
+    assert_eq!(
+        alice.call("get_my_session_id", &json!({}))["session_id"],
+        "sa"
+    );
 }

@@ -1,11 +1,12 @@
 //! Messages between channel servers that are real processes.
 
 use std::net::TcpListener;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
 use crate::http::Bus;
-use crate::mcp_support::{FakeRelay, eventually, friends};
+use crate::mcp_support::{Agent, FakeRelay, eventually, friends};
 
 fn url(bus: &Bus) -> String {
     format!("http://{}", bus.addr)
@@ -154,6 +155,103 @@ fn one_recipients_trouble_is_nobody_elses() {
 }
 
 #[test]
+fn what_was_refused_is_told_unasked_and_once() {
+    let relay = FakeRelay::start(|_| Some(413));
+    let (a, _b) = friends();
+    let mut alice = a.start(&relay.url(), "sa");
+    let id = alice.send("b", "sb", "1");
+    // Not a word of sent messages is asked for.
+    let notes = eventually("a note", || {
+        let answer = alice.call("get_my_session_id", &json!({}));
+        answer.get("notes").cloned()
+    });
+    assert_eq!(notes.as_array().unwrap().len(), 1);
+    assert_eq!(
+        (&notes[0]["kind"], &notes[0]["msg_id"]),
+        (&json!("refused"), &json!(id))
+    );
+    let text = notes[0]["text"].as_str().unwrap();
+    assert!(text.contains("413"), "{text}");
+    let again = alice.call("get_my_session_id", &json!({}));
+    assert_eq!(again.get("notes"), None, "{again}");
+}
+
+#[test]
+fn what_came_too_late_is_told_and_listed_as_expired() {
+    let bus = Bus::start();
+    let (a, b) = friends();
+    let mut alice = a.start(&url(&bus), "sa");
+    let id = alice.send("b", "sb", "late");
+    alice.wait_state(&id, "bus_accepted");
+    let signed = Instant::now();
+    eventually("its age", || {
+        (signed.elapsed() > Duration::from_millis(1100)).then_some(())
+    });
+    let mut command = b.command(&url(&bus), "sb");
+    command.args(["--max-age", "1s"]);
+    let mut bob = Agent::start(command);
+    let mut notes = json!(null);
+    let inbox = eventually("the expired message", || {
+        let inbox = bob.call("receive_messages", &json!({}));
+        if let Some(told) = inbox.get("notes") {
+            notes = told.clone();
+        }
+        (inbox["expired"] != json!([])).then_some(inbox)
+    });
+    let history = bob.call("conversation_history", &json!({ "peer": "a" }));
+    assert_eq!(history["expired"], inbox["expired"]);
+    assert_eq!(inbox["messages"], json!([]));
+    assert_eq!(inbox["expired"][0]["sender"], json!(a.key));
+    assert_eq!(notes[0]["kind"], "expired");
+    assert_eq!(notes[0]["msg_id"], *id);
+}
+
+#[test]
+fn what_waits_for_long_is_signed_anew_under_its_id() {
+    let (a, b) = friends();
+    let port = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let relay = format!("http://{port}");
+    let mut command = a.command(&relay, "sa");
+    command.args(["--resign-after", "1s"]);
+    let mut alice = Agent::start(command);
+    let id = alice.send("b", "sb", "patience");
+    let queued_at = alice.state_of(&id)["queued_at_ms"].as_u64().unwrap();
+    // An old signature would not pass.
+    let waited = Instant::now();
+    eventually("its age", || {
+        (waited.elapsed() > Duration::from_secs(3)).then_some(())
+    });
+    let _bus = Bus::with(|config| config.addr = port.to_string());
+    let mut bob = b.start(&relay, "sb");
+    let mail = bob.inbox_of(1);
+    assert_eq!(mail[0]["receipt"]["msg_id"], *id);
+    let signed_at = mail[0]["signed_at_ms"].as_u64().unwrap();
+    assert!(signed_at >= queued_at + 1000, "{signed_at} {queued_at}");
+}
+
+#[test]
+fn recipients_that_hang_leave_room_for_the_others() {
+    let relay = FakeRelay::start(|to| match to.rsplit('#').next() {
+        Some(session) if session.starts_with("hangs") => None,
+        _ => Some(202),
+    });
+    let (a, _b) = friends();
+    let mut alice = a.start(&relay.url(), "sa");
+    for n in 0..12 {
+        alice.send("b", &format!("hangs{n}"), "x");
+    }
+    let asked = Instant::now();
+    let fine = alice.send("b", "fine", "y");
+    alice.wait_state(&fine, "bus_accepted");
+    // Well under the time limit of one send: it did not wait for a place.
+    let took = asked.elapsed();
+    assert!(took < Duration::from_secs(8), "{took:?}");
+}
+
+#[test]
 fn a_relay_that_hangs_delays_no_other_relay() {
     let hangs = FakeRelay::start(|_| None);
     let bus = Bus::start();
@@ -202,6 +300,24 @@ fn the_largest_message_passes_and_a_larger_one_is_refused_with_the_limit() {
     let id = alice.send("b", "sb", &"x".repeat(limit - 600));
     alice.wait_state(&id, "bus_accepted");
     assert_eq!(bob.inbox_of(1)[0]["receipt"]["msg_id"], *id);
+}
+
+#[test]
+fn mail_that_waited_comes_in_as_it_was_sent_all_of_it() {
+    let bus = Bus::start();
+    let (a, b) = friends();
+    let mut alice = a.start(&url(&bus), "sa");
+    let ids: Vec<String> = (0..70)
+        .map(|n| alice.send("b", "sb", &format!("m{n}")))
+        .collect();
+    alice.wait_state(&ids[69], "bus_accepted");
+    let mut bob = b.start(&url(&bus), "sb");
+    let mail = bob.inbox_of(70);
+    let got: Vec<&str> = mail
+        .iter()
+        .map(|m| m["receipt"]["msg_id"].as_str().unwrap())
+        .collect();
+    assert_eq!(got, ids);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::http::Bus;
-use crate::mcp_support::{Home, eventually, friends};
+use crate::mcp_support::{Agent, Home, eventually, friends};
 
 #[test]
 fn tools_and_hands_edit_one_list() {
@@ -78,4 +78,60 @@ fn who_is_struck_from_the_file_cannot_write_any_more() {
         bob.stderr().contains("not a listed peer").then_some(())
     });
     assert_eq!(bob.inbox().len(), 1);
+}
+
+#[test]
+fn a_file_that_is_deleted_pauses_intake_until_it_is_back() {
+    let bus = Bus::start();
+    let url = format!("http://{}", bus.addr);
+    let (a, b) = friends();
+    let (mut alice, mut bob) = (a.start(&url, "sa"), b.start(&url, "sb"));
+    bob.call("list_peers", &json!({}));
+    std::fs::remove_file(b.peers_path()).unwrap();
+    let id = alice.send("b", "sb", "held");
+    eventually("the report", || {
+        bob.stderr().contains("mail stays on").then_some(())
+    });
+    let inbox = bob.call("receive_messages", &json!({}));
+    assert_eq!(inbox["messages"], json!([]));
+    assert!(
+        inbox["note"].as_str().unwrap().contains("is gone"),
+        "{inbox}"
+    );
+    b.write_peers(&json!({ "a": { "key": a.key } }));
+    assert_eq!(bob.inbox_of(1)[0]["receipt"]["msg_id"], *id);
+}
+
+#[test]
+fn a_start_with_a_second_file_ends_with_the_reason_and_leaves_the_session_alone() {
+    let home = Home::new(1);
+    let x = Home::new(2).key;
+    let relay = "http://127.0.0.1:9";
+    home.write_peers(&json!({ "x": { "key": x } }));
+    let mut first = home.start(relay, "s");
+    first.call("list_peers", &json!({}));
+    let other = home.path().join("other.json");
+    std::fs::write(&other, "{}").unwrap();
+    let second = |adopt: bool| {
+        let mut command = home.command(relay, "s2");
+        command.arg("--peers").arg(&other);
+        if adopt {
+            command.arg("--adopt-peers");
+        }
+        command
+    };
+    let mut refused = Agent::raw(second(false));
+    assert_eq!(refused.wait().code(), Some(1));
+    let said = eventually("the reason", || {
+        Some(refused.stderr()).filter(|s| s.contains("--adopt-peers"))
+    });
+    assert!(said.contains("interlink-mcp: "), "{said}");
+    assert_eq!(
+        first.call("list_peers", &json!({}))["peers"][0]["petname"],
+        "x"
+    );
+    let mut adopted = Agent::start(second(true));
+    assert_eq!(adopted.call("list_peers", &json!({}))["peers"], json!([]));
+    // The first one goes by the log, which follows the new file.
+    assert_eq!(first.call("list_peers", &json!({}))["peers"], json!([]));
 }

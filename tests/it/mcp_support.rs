@@ -76,16 +76,16 @@ impl Home {
     /// The command of a channel server, with an environment of its own.
     pub(crate) fn command(&self, relays: &str, session: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_interlink-mcp"));
+        // The list by the environment, so that a test can name another one.
         command
             .env_clear()
             .env("HOME", self.path())
             .env("XDG_STATE_HOME", self.path().join("state"))
+            .env("INTERLINK_PEERS", self.peers_path())
             .current_dir(self.path())
             .args(["--session", session, "--url", relays])
             .arg("--key")
-            .arg(self.path().join("id.key"))
-            .arg("--peers")
-            .arg(self.peers_path());
+            .arg(self.path().join("id.key"));
         command
     }
 

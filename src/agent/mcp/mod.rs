@@ -4,10 +4,12 @@
 //! - [`server`]: the list of tools and their dispatch. [`args`] and [`reply`] are their types,
 //!   [`schema`] turns these into JSON Schema, [`error`] is how they say no.
 //! - [`tool`]: what each of them does.
+//! - [`notes`]: what failed, told with the next answer.
 //! - [`render`]: how a peer's words are shown.
 
 pub mod args;
 pub mod error;
+pub mod notes;
 pub mod render;
 pub mod reply;
 pub mod schema;

@@ -151,6 +151,8 @@ pub struct Line {
 pub struct History {
     /// Oldest first.
     pub messages: Vec<Line>,
+    /// Messages of that peer that came too late to be read, newest first.
+    pub expired: Vec<Expired>,
     /// How many received messages this call acknowledged.
     pub acknowledged: u64,
 }

@@ -33,6 +33,21 @@ pub fn of<T: JsonSchema>() -> Map<String, Value> {
     object
 }
 
+/// A result's schema with the notes that any result may carry.
+#[must_use]
+pub fn with_notes(mut schema: Map<String, Value>) -> Map<String, Value> {
+    if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+        let list = serde_json::json!({
+            "type": "array",
+            "items": of::<super::notes::Note>(),
+            "description": "What went wrong with messages of this session since the last answer; \
+                            each is told once.",
+        });
+        properties.insert("notes".to_owned(), list);
+    }
+    schema
+}
+
 fn simplify(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(simplify),

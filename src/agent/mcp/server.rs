@@ -21,7 +21,7 @@ use serde_json::Value;
 use super::error::ToolError;
 use super::reply::{self, Answer};
 use super::transport::{MAX_LINE_BYTES, StdioTransport, read_lines};
-use super::{args, schema, tool};
+use super::{args, notes, schema, tool};
 use crate::agent::core::Core;
 
 /// What a model is told about the server. Hosts cut it at 2,048 characters.
@@ -182,7 +182,7 @@ fn describe<A: JsonSchema, R: JsonSchema>(
 ) -> Tool {
     let mut tool = Tool::new(name, description, Arc::new(schema::of::<A>()))
         .with_title(title)
-        .with_raw_output_schema(Arc::new(schema::of::<R>()))
+        .with_raw_output_schema(Arc::new(schema::with_notes(schema::of::<R>())))
         .with_annotations(effect.annotations(title));
     let key = match hint {
         Hint::None => return tool,
@@ -393,9 +393,11 @@ impl ServerHandler for Server {
         request: CallToolRequestParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        self.call(&request.name, request.arguments)
-            .await
-            .map(CallToolResponse::from)
+        let mut result = self.call(&request.name, request.arguments).await?;
+        if result.is_error != Some(true) {
+            notes::add(&self.core, &mut result).await;
+        }
+        Ok(CallToolResponse::from(result))
     }
 }
 

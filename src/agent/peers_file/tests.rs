@@ -27,7 +27,7 @@ impl Rig {
         while !ledger.is_open() {
             let _ = tokio::time::timeout(Duration::from_millis(20), head.changed()).await;
         }
-        let file = PeersFile::new(dir.path().join("peers.json"), clock);
+        let file = PeersFile::new(dir.path().join("peers.json"), false, clock);
         Rig { dir, ledger, file }
     }
 
@@ -139,7 +139,7 @@ async fn members_that_are_not_ours_survive_our_writing() {
 async fn two_writers_lose_nothing() {
     let rig = Arc::new(Rig::new().await);
     rig.write("{}");
-    let other = PeersFile::new(rig.file.path().to_owned(), Arc::new(SystemClock));
+    let other = PeersFile::new(rig.file.path().to_owned(), false, Arc::new(SystemClock));
     let mut tasks = tokio::task::JoinSet::new();
     for byte in 1..=8 {
         let (rig, other) = (Arc::clone(&rig), other.clone());
@@ -176,16 +176,60 @@ async fn a_file_that_lags_behind_a_crash_is_brought_up_to_the_log() {
         now: UnixMillis(1),
     };
     rig.ledger.submit(command).await.unwrap();
-    let again = PeersFile::new(rig.file.path().to_owned(), Arc::new(SystemClock));
-    again.start(&rig.ledger).await.unwrap();
+    let again = PeersFile::new(rig.file.path().to_owned(), false, Arc::new(SystemClock));
+    again.ensure(&rig.ledger).await.unwrap();
     assert_eq!(Peers::parse(&rig.text()).unwrap().key_of("a"), Some(key(1)));
 }
 
 #[tokio::test]
 async fn a_missing_file_is_written_at_the_start_and_an_error_later() {
     let rig = Rig::new().await;
-    rig.file.start(&rig.ledger).await.unwrap();
+    rig.file.ensure(&rig.ledger).await.unwrap();
     assert_eq!(rig.text(), "{}\n");
     fs::remove_file(rig.file.path()).unwrap();
-    assert!(matches!(rig.ensure().await, Err(PeersFileError::Io { .. })));
+    let gone = rig.ensure().await.unwrap_err();
+    assert!(matches!(gone, PeersFileError::Missing { .. }), "{gone:?}");
+    let text = gone.to_string();
+    assert!(
+        text.ends_with("until it is back; a list of nobody is {}"),
+        "{text}"
+    );
+    rig.write("{}");
+    rig.ensure().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_second_file_is_refused_until_it_is_asked_for() {
+    let rig = Rig::new().await;
+    rig.write(&entry("a", 1));
+    rig.ensure().await.unwrap();
+    let path = rig.dir.path().join("other.json");
+    fs::write(&path, entry("b", 2)).unwrap();
+    let other = |switch| PeersFile::new(path.clone(), switch, Arc::new(SystemClock));
+    let refused = other(false);
+    for _ in 0..2 {
+        let e = refused.ensure(&rig.ledger).await.unwrap_err();
+        assert!(matches!(e, PeersFileError::Elsewhere { .. }), "{e:?}");
+        let text = e.to_string();
+        assert!(
+            text.contains("peers.json") && text.contains("--adopt-peers"),
+            "{text}"
+        );
+    }
+    assert_eq!(rig.names(), [("a".to_owned(), key(1))]);
+    // Another spelling of the path is the same file.
+    let spelled = rig.dir.path().join("x/../peers.json");
+    fs::create_dir(rig.dir.path().join("x")).unwrap();
+    let same = PeersFile::new(spelled, false, Arc::new(SystemClock));
+    same.ensure(&rig.ledger).await.unwrap();
+    // The wish to switch counts also when a tool asks before the start is through.
+    let switched = other(true);
+    switched.ensure(&rig.ledger).await.unwrap();
+    assert_eq!(rig.names(), [("b".to_owned(), key(2))]);
+    // Who still uses the old file takes no edit of it over.
+    rig.write(&entry("c", 3));
+    let e = rig.ensure().await.unwrap_err();
+    assert!(matches!(e, PeersFileError::Elsewhere { .. }), "{e:?}");
+    assert_eq!(rig.names(), [("b".to_owned(), key(2))]);
+    switched.ensure(&rig.ledger).await.unwrap();
 }

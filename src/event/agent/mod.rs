@@ -20,7 +20,9 @@ pub use outbox::{
     AttemptError, MailKind, MailStatus, OutboxAccepted, OutboxAttempted, OutboxQueued,
     OutboxRefused, OutboxResigned,
 };
-pub use policy::{LeaseReleased, LeaseTaken, Origin, PeerAdded, PeerRemoved, PeersPublished};
+pub use policy::{
+    LeaseReleased, LeaseTaken, Origin, PeerAdded, PeerRemoved, PeersFileAdopted, PeersPublished,
+};
 
 use crate::codec::body::{self, EncodeError};
 use crate::event::kind::{EventKind, StoreKind};
@@ -94,6 +96,7 @@ agent_events!(
     NoticeChanged,
     ReplaySeen,
     ReplayForgotten,
+    PeersFileAdopted,
 );
 
 fn hex(bytes: &[u8]) -> String {

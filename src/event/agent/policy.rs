@@ -79,6 +79,20 @@ impl PeersPublished {
     }
 }
 
+/// The identity's `peers.json` is this one from now on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PeersFileAdopted {
+    /// Absolute path without symbolic links, 1 ..= 4096 bytes. What is not UTF-8 in it is replaced
+    /// by U+FFFD.
+    pub path: String,
+}
+
+impl PeersFileAdopted {
+    pub(super) fn json(&self) -> Value {
+        json!({ "path": self.path })
+    }
+}
+
 /// A process took over a session; whoever held it before has lost it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LeaseTaken {

@@ -8,7 +8,7 @@ use crate::agent::mcp::error::ToolError;
 use crate::agent::mcp::render;
 use crate::agent::mcp::reply::{Acknowledged, Answer, Expired, Inbox, Notice};
 use crate::domain::decide::agent::{AgentCommand, AgentReply};
-use crate::domain::projection::agent::NoticeRow;
+use crate::domain::projection::agent::{ExpiredRow, NoticeRow};
 use crate::domain::query::agent as query;
 use crate::types::id::{MsgId, PublicKey};
 use crate::types::time::Clock as _;
@@ -63,16 +63,7 @@ pub async fn receive_messages(
         .iter()
         .map(|l| received(core, l))
         .collect::<Result<Vec<_>, _>>()?;
-    let expired = expired
-        .iter()
-        .rev()
-        .take(EXPIRED_SHOWN)
-        .map(|row| Expired {
-            peer: render::label(&row.label),
-            sender: row.from.to_string(),
-            signed_at_ms: row.ts.0,
-        })
-        .collect();
+    let expired = expired_view(&expired, |_| true);
     // Why mail may be missing belongs to the answer.
     let trouble = core.peers.ensure(&core.ledger).await.err();
     let unread = u64::try_from(totals.messages).unwrap_or(u64::MAX);
@@ -96,6 +87,30 @@ pub async fn receive_messages(
     })
 }
 
+/// The newest of what came too late from whom `wanted` names.
+pub(super) fn expired_view(
+    rows: &[ExpiredRow],
+    wanted: impl Fn(&PublicKey) -> bool,
+) -> Vec<Expired> {
+    rows.iter()
+        .rev()
+        .filter(|row| wanted(&row.from))
+        .take(EXPIRED_SHOWN)
+        .map(|row| Expired {
+            peer: render::label(&row.label),
+            sender: row.from.to_string(),
+            signed_at_ms: row.ts.0,
+        })
+        .collect()
+}
+
+pub(super) fn expired_text(e: &Expired) -> String {
+    format!(
+        "[expired] a message from \"{}\" ({}) came too late to be read",
+        e.peer, e.sender
+    )
+}
+
 fn note(shown: usize, unread: usize) -> String {
     match (shown, unread) {
         (0, _) => "No unread messages. Do not poll; a notice comes with the next one.".to_owned(),
@@ -117,12 +132,7 @@ fn notice_view(row: &NoticeRow) -> Notice {
 
 fn inbox_text(inbox: &Inbox) -> String {
     let mut lines: Vec<String> = inbox.messages.iter().map(received_text).collect();
-    for e in &inbox.expired {
-        lines.push(format!(
-            "[expired] a message from \"{}\" ({}) came too late to be read",
-            e.peer, e.sender
-        ));
-    }
+    lines.extend(inbox.expired.iter().map(expired_text));
     lines.push(inbox.note.clone());
     if let Some(notice) = &inbox.notice {
         lines.push(format!(

@@ -303,7 +303,8 @@ pub async fn conversation_history(
     let limit = super::inbox::limit(a.limit)?;
     let with = partner(core, &a.peer).await?;
     let own = core.session.clone();
-    let (entries, peers) = core
+    let keys: Vec<_> = with.iter().map(|with| with.key).collect();
+    let (entries, peers, expired) = core
         .ledger
         .read(move |s| {
             let notice = query::notice(s, &own)?;
@@ -319,9 +320,10 @@ pub async fn conversation_history(
                     });
                 }
             }
-            Ok((entries, query::peers(s)?))
+            Ok((entries, query::peers(s)?, query::expired(s, Some(&own))?))
         })
         .await?;
+    let expired = super::inbox::expired_view(&expired, |key| keys.contains(key));
     let mut items = vec![];
     let mut unread = vec![];
     for entry in &entries {
@@ -347,7 +349,7 @@ pub async fn conversation_history(
     } else {
         0
     };
-    let lines: Vec<String> = items
+    let mut lines: Vec<String> = items
         .iter()
         .filter_map(|line| match (&line.received, &line.sent) {
             (Some(r), _) => Some(received_text(r)),
@@ -355,6 +357,7 @@ pub async fn conversation_history(
             _ => None,
         })
         .collect();
+    lines.extend(expired.iter().map(super::inbox::expired_text));
     let text = if lines.is_empty() {
         "No messages were exchanged with it.".to_owned()
     } else {
@@ -364,6 +367,7 @@ pub async fn conversation_history(
         text,
         data: History {
             messages: items,
+            expired,
             acknowledged,
         },
     })

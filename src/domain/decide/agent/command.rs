@@ -122,6 +122,15 @@ pub enum AgentCommand {
         /// Now.
         now: UnixMillis,
     },
+    /// Make a file the identity's `peers.json`: the first one is, another only with `switch`.
+    AdoptPeersFile {
+        /// Absolute path without symbolic links.
+        path: String,
+        /// Whether it may take the place of another file.
+        switch: bool,
+        /// Now.
+        now: UnixMillis,
+    },
     /// Record that a text of ours becomes the file.
     PublishPeers {
         /// SHA-256 of the text.
@@ -410,6 +419,12 @@ pub enum AgentRefusal {
     PeerTwice {
         /// The name.
         petname: String,
+    },
+    /// The identity's peers stand in another file.
+    #[error("the peers of this identity stand in {path}")]
+    PeersElsewhere {
+        /// That file.
+        path: String,
     },
     /// Too many peers.
     #[error("at most {MAX_PEERS} peers can be admitted")]

@@ -94,6 +94,9 @@ impl Domain for Agent {
             AgentCommand::ImportPeers {
                 entries, sha256, ..
             } => policy::import(tables, entries, sha256),
+            AgentCommand::AdoptPeersFile { path, switch, .. } => {
+                policy::adopt_file(tables, path, *switch)
+            }
             AgentCommand::PublishPeers { sha256, .. } => policy::publish(tables, sha256),
             AgentCommand::AddPeer {
                 petname,
@@ -200,6 +203,7 @@ fn lease_of(command: &AgentCommand) -> Option<&Lease> {
         AgentCommand::Receive(wish) => Some(&wish.lease),
         AgentCommand::TakeLease { .. }
         | AgentCommand::ImportPeers { .. }
+        | AgentCommand::AdoptPeersFile { .. }
         | AgentCommand::PublishPeers { .. }
         | AgentCommand::RecordAttempt { .. }
         | AgentCommand::RecordAccepted { .. }

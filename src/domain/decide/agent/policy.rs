@@ -7,14 +7,16 @@ use super::{
     nothing, refuse,
 };
 use crate::domain::query::agent::{
-    FileVersion, file_version, lease as newest_lease, peer_by_key, peer_by_name, peers, revoked,
+    FileVersion, file_version, lease as newest_lease, peer_by_key, peer_by_name, peers, peers_file,
+    revoked,
 };
 use crate::domain::tables::{TableError, TableReader};
 use crate::event::agent::{
-    AgentEvent, LeaseReleased, LeaseTaken, Origin, PeerAdded, PeerRemoved, PeersPublished,
+    AgentEvent, LeaseReleased, LeaseTaken, Origin, PeerAdded, PeerRemoved, PeersFileAdopted,
+    PeersPublished,
 };
 use crate::types::id::PublicKey;
-use crate::types::limit::{MAX_PEERS, MAX_PETNAME_BYTES};
+use crate::types::limit::{MAX_PATH_BYTES, MAX_PEERS, MAX_PETNAME_BYTES};
 use crate::wire::peers::{Petname, PetnameError};
 
 /// Refuses a lease that is not the session's newest, or was given up.
@@ -125,6 +127,26 @@ pub(super) fn remove(tables: &dyn TableReader, petname: &str, origin: Origin) ->
         key: Some(peer.key),
     };
     done(vec![removed.into()], reply)
+}
+
+/// One identity has one allowlist file: two would contradict each other, and each would undo what
+/// was written into the other.
+pub(super) fn adopt_file(tables: &dyn TableReader, path: &str, switch: bool) -> Decided {
+    if !(1..=MAX_PATH_BYTES).contains(&path.len()) {
+        return refuse(AgentRefusal::FieldLength {
+            field: "path",
+            len: path.len(),
+            max: MAX_PATH_BYTES,
+        });
+    }
+    match peers_file(tables)? {
+        Some(row) if row.path == path => changed(None),
+        Some(row) if !switch => refuse(AgentRefusal::PeersElsewhere { path: row.path }),
+        _ => {
+            let path = path.to_owned();
+            changed(Some(PeersFileAdopted { path }.into()))
+        }
+    }
 }
 
 pub(super) fn publish(tables: &dyn TableReader, sha256: &[u8; 32]) -> Decided {

@@ -97,6 +97,36 @@ fn peers_conflict_by_name_and_by_key() {
 }
 
 #[test]
+fn an_identity_has_one_peers_file() {
+    let mut rig = Rig::new();
+    let mut adopt = |path: &str, switch| {
+        let command = AgentCommand::AdoptPeersFile {
+            path: path.to_owned(),
+            switch,
+            now: UnixMillis(1),
+        };
+        rig.submit(command)
+    };
+    assert_eq!(adopt("/a", false), Ok(AgentReply::Done { changed: true }));
+    assert_eq!(adopt("/a", true), Ok(AgentReply::Done { changed: false }));
+    let path = "/a".to_owned();
+    assert_eq!(
+        adopt("/b", false),
+        Err(AgentRefusal::PeersElsewhere { path })
+    );
+    assert_eq!(adopt("/b", true), Ok(AgentReply::Done { changed: true }));
+    for path in [String::new(), "x".repeat(4097)] {
+        let refused = adopt(&path, true).unwrap_err();
+        assert!(
+            matches!(refused, AgentRefusal::FieldLength { .. }),
+            "{refused:?}"
+        );
+    }
+    let row = query::peers_file(&rig.tables).unwrap().unwrap();
+    assert_eq!(row.path, "/b");
+}
+
+#[test]
 fn a_hand_edit_is_taken_over_once_and_then_counts_as_behind() {
     let mut rig = Rig::new();
     rig.add("bob", 1).unwrap();

@@ -125,7 +125,8 @@ impl Projection<AgentEvent> for Mailbox {
             | AgentEvent::ReceivedExpired(_)
             | AgentEvent::NoticeChanged(_)
             | AgentEvent::ReplaySeen(_)
-            | AgentEvent::ReplayForgotten(_) => Ok(()),
+            | AgentEvent::ReplayForgotten(_)
+            | AgentEvent::PeersFileAdopted(_) => Ok(()),
         }
     }
 }
@@ -286,7 +287,8 @@ impl Projection<AgentEvent> for Routes {
             | AgentEvent::Acknowledged(_)
             | AgentEvent::NoticeChanged(_)
             | AgentEvent::ReplaySeen(_)
-            | AgentEvent::ReplayForgotten(_) => {}
+            | AgentEvent::ReplayForgotten(_)
+            | AgentEvent::PeersFileAdopted(_) => {}
         }
         Ok(())
     }

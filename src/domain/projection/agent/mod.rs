@@ -15,7 +15,9 @@ mod replay;
 pub use mailbox::{MailRow, Mailbox, RouteRow, Routes, TaskRow, UnreadRow, UpdateRef};
 pub use notices::{NoticeRow, Notices};
 pub use outbox::{Failure, OpenRow, Outbox, OutboxRow, RelayRow, RelayState, Sent};
-pub use policy::{Holder, PeerRow, Peers, PublishedRow, SessionRow, Sessions, Standing};
+pub use policy::{
+    Holder, PeerRow, Peers, PeersFile, PeersFileRow, PublishedRow, SessionRow, Sessions, Standing,
+};
 pub use replay::{Expired, ExpiredRow, FloorRow, Replay, ReplayRow};
 
 use serde::{Deserialize, Serialize};
@@ -27,7 +29,7 @@ use crate::types::seq::Seq;
 
 /// Every projection of an agent store, in the order in which they see a record.
 pub const ALL: &[&dyn Projection<AgentEvent>] = &[
-    &Peers, &Sessions, &Outbox, &Mailbox, &Routes, &Replay, &Expired, &Notices,
+    &Peers, &PeersFile, &Sessions, &Outbox, &Mailbox, &Routes, &Replay, &Expired, &Notices,
 ];
 
 /// Value of an index table: the position of the record that a row is about.
@@ -57,6 +59,9 @@ pub mod key {
 
     /// Key of the row in `peers_published` that copies the newest version of ours.
     pub const PUBLISHED_LATEST: [u8; 1] = [0];
+
+    /// Key of the only row in `peers_file`.
+    pub const PEERS_FILE: [u8; 1] = [0];
 
     /// Key of the only row in `replay_floor`.
     pub const FLOOR: [u8; 1] = [0];

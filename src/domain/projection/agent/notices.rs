@@ -94,7 +94,8 @@ impl Projection<AgentEvent> for Notices {
             | AgentEvent::ReceivedExpired(_)
             | AgentEvent::Acknowledged(_)
             | AgentEvent::ReplaySeen(_)
-            | AgentEvent::ReplayForgotten(_) => Ok(()),
+            | AgentEvent::ReplayForgotten(_)
+            | AgentEvent::PeersFileAdopted(_) => Ok(()),
         }
     }
 }

@@ -274,7 +274,8 @@ impl Projection<AgentEvent> for Outbox {
             | AgentEvent::Acknowledged(_)
             | AgentEvent::NoticeChanged(_)
             | AgentEvent::ReplaySeen(_)
-            | AgentEvent::ReplayForgotten(_) => Ok(()),
+            | AgentEvent::ReplayForgotten(_)
+            | AgentEvent::PeersFileAdopted(_) => Ok(()),
         }
     }
 }

@@ -116,7 +116,8 @@ impl Projection<AgentEvent> for Peers {
             | AgentEvent::Acknowledged(_)
             | AgentEvent::NoticeChanged(_)
             | AgentEvent::ReplaySeen(_)
-            | AgentEvent::ReplayForgotten(_) => {}
+            | AgentEvent::ReplayForgotten(_)
+            | AgentEvent::PeersFileAdopted(_) => {}
         }
         Ok(())
     }
@@ -139,6 +140,61 @@ fn bury(tables: &mut dyn Tables) -> Result<(), ApplyError> {
         tables.delete(TableId::Peers, &key)?;
     }
     Ok(())
+}
+
+/// Value of table `peers_file`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PeersFileRow {
+    /// The path, as [`PeersFileAdopted`](crate::event::agent::PeersFileAdopted) has it.
+    pub path: String,
+    /// Since when.
+    pub at: UnixMillis,
+}
+
+/// Which `peers.json` is the identity's.
+pub struct PeersFile;
+
+impl Projection<AgentEvent> for PeersFile {
+    fn name(&self) -> &'static str {
+        "peers_file"
+    }
+
+    fn version(&self) -> u16 {
+        1
+    }
+
+    fn tables(&self) -> &'static [TableId] {
+        &[TableId::PeersFile]
+    }
+
+    fn apply(&self, tables: &mut dyn Tables, rec: &Recorded<AgentEvent>) -> Result<(), ApplyError> {
+        match &rec.event {
+            AgentEvent::PeersFileAdopted(e) => {
+                let row = PeersFileRow {
+                    path: e.path.clone(),
+                    at: rec.at,
+                };
+                put_row(tables, TableId::PeersFile, &key::PEERS_FILE, &row)?;
+            }
+            AgentEvent::PeerAdded(_)
+            | AgentEvent::PeerRemoved(_)
+            | AgentEvent::PeersPublished(_)
+            | AgentEvent::LeaseTaken(_)
+            | AgentEvent::LeaseReleased(_)
+            | AgentEvent::OutboxQueued(_)
+            | AgentEvent::OutboxAttempted(_)
+            | AgentEvent::OutboxAccepted(_)
+            | AgentEvent::OutboxRefused(_)
+            | AgentEvent::OutboxResigned(_)
+            | AgentEvent::Received(_)
+            | AgentEvent::ReceivedExpired(_)
+            | AgentEvent::Acknowledged(_)
+            | AgentEvent::NoticeChanged(_)
+            | AgentEvent::ReplaySeen(_)
+            | AgentEvent::ReplayForgotten(_) => {}
+        }
+        Ok(())
+    }
 }
 
 /// The process that polls for a session.
@@ -211,7 +267,8 @@ impl Projection<AgentEvent> for Sessions {
             | AgentEvent::Acknowledged(_)
             | AgentEvent::NoticeChanged(_)
             | AgentEvent::ReplaySeen(_)
-            | AgentEvent::ReplayForgotten(_) => return Ok(()),
+            | AgentEvent::ReplayForgotten(_)
+            | AgentEvent::PeersFileAdopted(_) => return Ok(()),
         };
         let key = session.as_str().as_bytes();
         let old: Option<SessionRow> = get_row(tables, TableId::Sessions, key)?;

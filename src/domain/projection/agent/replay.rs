@@ -54,6 +54,7 @@ impl Projection<AgentEvent> for Replay {
             AgentEvent::PeerAdded(_)
             | AgentEvent::PeerRemoved(_)
             | AgentEvent::PeersPublished(_)
+            | AgentEvent::PeersFileAdopted(_)
             | AgentEvent::LeaseTaken(_)
             | AgentEvent::LeaseReleased(_)
             | AgentEvent::OutboxQueued(_)
@@ -175,7 +176,8 @@ impl Projection<AgentEvent> for Expired {
             | AgentEvent::Acknowledged(_)
             | AgentEvent::NoticeChanged(_)
             | AgentEvent::ReplaySeen(_)
-            | AgentEvent::ReplayForgotten(_) => Ok(()),
+            | AgentEvent::ReplayForgotten(_)
+            | AgentEvent::PeersFileAdopted(_) => Ok(()),
         }
     }
 }

@@ -17,5 +17,5 @@ pub use outbox::{
 };
 pub use policy::{
     FileVersion, Peer, SessionLease, file_version, latest_published, lease, leases, peer_by_key,
-    peer_by_name, peers, revoked,
+    peer_by_name, peers, peers_file, revoked,
 };

@@ -2,7 +2,9 @@
 
 use std::ops::ControlFlow;
 
-use crate::domain::projection::agent::{PeerRow, PublishedRow, SessionRow, Standing, key};
+use crate::domain::projection::agent::{
+    PeerRow, PeersFileRow, PublishedRow, SessionRow, Standing, key,
+};
 use crate::domain::tables::{TableError, TableId, TableReader, get_row, scan_rows};
 use crate::event::agent::Origin;
 use crate::types::id::{PublicKey, SessionId};
@@ -123,6 +125,15 @@ pub fn file_version(
 /// [`TableError`].
 pub fn latest_published(tables: &dyn TableReader) -> Result<Option<PublishedRow>, TableError> {
     get_row(tables, TableId::PeersPublished, &key::PUBLISHED_LATEST)
+}
+
+/// Which `peers.json` is the identity's, once one is.
+///
+/// # Errors
+///
+/// [`TableError`].
+pub fn peers_file(tables: &dyn TableReader) -> Result<Option<PeersFileRow>, TableError> {
+    get_row(tables, TableId::PeersFile, &key::PEERS_FILE)
 }
 
 /// A session with its newest lease.
