@@ -265,6 +265,9 @@ impl Signals {
     }
 }
 
+/// Idle time after which the store saves what spares a crash the repair.
+const CHECKPOINT_IDLE: Duration = Duration::from_secs(1);
+
 fn config(args: Args) -> Result<Config, BusError> {
     let location = match (args.memory, args.db) {
         (true, _) => Location::Memory,
@@ -274,7 +277,10 @@ fn config(args: Args) -> Result<Config, BusError> {
     let admin = admin_access(&location)?;
     Ok(Config {
         addr: args.addr,
-        store: OpenOptions::exclusive(location),
+        store: OpenOptions {
+            checkpoint_idle: Some(CHECKPOINT_IDLE),
+            ..OpenOptions::exclusive(location)
+        },
         limits: QueueLimits {
             messages: args.queue_cap.max(1),
             bytes: args.queue_bytes,

@@ -21,6 +21,7 @@ use redb::{ReadableTable, Table, TransactionError, WriteTransaction};
 
 use super::error::CommandError;
 use super::layout::{BODIES, LOG, META, META_FORMAT, META_MIN_WRITER, META_PROJECTION};
+use super::line::{self, Turn};
 use super::open::{self, Engine, Location, Mode, OpenOptions, panic_text};
 use super::owner::OwnerHint;
 use super::receipt::{Answer, Receipt};
@@ -30,13 +31,9 @@ use crate::domain::projection::{ApplyError, apply_all};
 use crate::domain::tables::TableError;
 use crate::domain::{Decision, Domain, NewEvent, View};
 use crate::event::{EncodeRecordError, Recorded};
-use crate::types::limit::{MAX_BATCH_BYTES, MAX_BATCH_COMMANDS, MAX_WAITING_COMMANDS};
+use crate::types::limit::MAX_WAITING_COMMANDS;
 use crate::types::seq::Seq;
 use crate::types::time::{Clock, UnixMillis};
-
-/// How long the writer yields before it sleeps. Costs nothing while it is busy and nothing while
-/// nobody sends.
-const YIELD: Duration = Duration::from_micros(150);
 
 /// What a committed command led to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +47,7 @@ pub struct Committed<R> {
 /// A command on its way to the writer.
 pub(super) struct Job<D: Domain> {
     command: D::Command,
-    weight: usize,
+    pub(super) weight: usize,
     answer: oneshot::Sender<Answer<D>>,
 }
 
@@ -139,19 +136,22 @@ impl<D: Domain> Committer<D> {
     }
 
     fn run(mut self, work: &Receiver<Work<D>>) {
-        let mut batch = Vec::new();
+        let mut dirty = false;
         loop {
-            let open = match next(work) {
-                Ok(Work::Command(job)) => {
-                    batch.push(job);
-                    Self::drain(work, &mut batch)
+            let idle = self.options.checkpoint_idle.filter(|_| dirty);
+            let (jobs, open) = match line::next(work, idle) {
+                Turn::Batch { jobs, open } => (jobs, open),
+                Turn::Idle => {
+                    self.checkpoint();
+                    dirty = false;
+                    continue;
                 }
-                Ok(Work::Stop) | Err(_) => false,
+                Turn::Closed => break,
             };
-            let weight: usize = batch.iter().map(|job| job.weight).sum();
-            if !batch.is_empty() {
-                self.commit_batch(std::mem::take(&mut batch));
-            }
+            let weight: usize = jobs.iter().map(|job| job.weight).sum();
+            let commits = self.shared.commits.load(Ordering::Relaxed);
+            self.commit_batch(jobs);
+            dirty |= self.shared.commits.load(Ordering::Relaxed) != commits;
             self.shared
                 .waiting_bytes
                 .fetch_sub(weight, Ordering::AcqRel);
@@ -162,20 +162,26 @@ impl<D: Domain> Committer<D> {
         // What was submitted while the stop was on its way is answered by dropping its sender.
     }
 
-    /// Adds what waits to the batch; false once a stop was seen.
-    fn drain(work: &Receiver<Work<D>>, batch: &mut Vec<Job<D>>) -> bool {
-        let mut bytes: usize = batch.iter().map(|job| job.weight).sum();
-        while batch.len() < MAX_BATCH_COMMANDS && bytes < MAX_BATCH_BYTES {
-            match work.try_recv() {
-                Ok(Work::Command(job)) => {
-                    bytes += job.weight;
-                    batch.push(job);
-                }
-                Ok(Work::Stop) | Err(mpsc::TryRecvError::Disconnected) => return false,
-                Err(mpsc::TryRecvError::Empty) => break,
+    /// Saves the engine's allocator state, so that a crash from here on needs no repair.
+    fn checkpoint(&mut self) {
+        let saved = catch_unwind(AssertUnwindSafe(|| {
+            let mut txn = self.begin()?;
+            txn.set_quick_repair(true);
+            txn.commit().map_err(Failure::storage)
+        }))
+        .unwrap_or_else(|panic| {
+            Err(Failure::Storage {
+                reason: panic_text(&*panic),
+            })
+        });
+        match saved {
+            Ok(()) => {
+                self.shared.commits.fetch_add(1, Ordering::Relaxed);
             }
+            Err(Failure::Storage { reason }) => self.turn_read_only(&reason),
+            // Only a shared store has siblings, and its every commit saves that state.
+            Err(_) => {}
         }
-        true
     }
 
     fn commit_batch(&mut self, jobs: Vec<Job<D>>) {
@@ -423,20 +429,6 @@ impl From<ApplyError> for AppendError {
 impl From<EncodeRecordError> for AppendError {
     fn from(e: EncodeRecordError) -> Self {
         AppendError::Apply(e.to_string())
-    }
-}
-
-/// Waits for work: a short while yielding, then asleep. One sender in a closed loop comes back
-/// within some 100 us, which is about what waking a sleeping thread costs on top.
-fn next<D: Domain>(work: &Receiver<Work<D>>) -> Result<Work<D>, mpsc::RecvError> {
-    let until = Instant::now() + YIELD;
-    loop {
-        match work.try_recv() {
-            Ok(work) => return Ok(work),
-            Err(mpsc::TryRecvError::Disconnected) => return Err(mpsc::RecvError),
-            Err(mpsc::TryRecvError::Empty) if Instant::now() < until => thread::yield_now(),
-            Err(mpsc::TryRecvError::Empty) => return work.recv(),
-        }
     }
 }
 

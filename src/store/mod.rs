@@ -12,6 +12,7 @@ mod commit;
 mod error;
 pub mod inspect;
 mod layout;
+mod line;
 mod migrate;
 mod open;
 mod overlay;

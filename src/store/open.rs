@@ -67,6 +67,9 @@ pub struct OpenOptions {
     pub deadline: Duration,
     /// Rebuild every projection from the log, whatever version its rows have.
     pub rebuild: bool,
+    /// After this long without work, save what spares the next open a repair (one more commit, with
+    /// two syncs). For exclusive stores; every commit of a shared one does that anyway.
+    pub checkpoint_idle: Option<Duration>,
 }
 
 impl OpenOptions {
@@ -79,6 +82,7 @@ impl OpenOptions {
             cache_bytes: 64 << 20,
             deadline: Duration::from_secs(5),
             rebuild: false,
+            checkpoint_idle: None,
         }
     }
 
@@ -274,11 +278,23 @@ fn open_database<D: Domain>(options: &OpenOptions) -> Result<Database, OpenError
             guarded(file, || {
                 let mut builder = options.builder();
                 builder.set_check_integrity_on_open(check);
+                // A repair walks the pages twice; with a cache that holds them, it reads them once.
+                let room = usize::try_from(len)
+                    .unwrap_or(usize::MAX)
+                    .min(REPAIR_CACHE_BYTES);
+                if options.mode == Mode::Exclusive && room > options.cache_bytes {
+                    builder.set_cache_size(room);
+                    drop(builder.open(file).map_err(|e| database_error(file, e))?);
+                    builder.set_cache_size(options.cache_bytes);
+                }
                 builder.open(file).map_err(|e| database_error(file, e))
             })
         }
     }
 }
+
+/// Page cache while a store is opened; given back before it is used.
+const REPAIR_CACHE_BYTES: usize = 512 << 20;
 
 /// Makes a complete store under a temporary name and links it to its own, so that a crash leaves
 /// either no store or a whole one. `None`: a sibling was faster, its store is as good.

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use interlink::domain::Domain;
 use interlink::domain::decide::agent::Agent;
@@ -35,10 +36,16 @@ struct Recorder {
     store: Store<Bus>,
     boundaries: Arc<Mutex<BTreeSet<u64>>>,
     acked: Vec<(usize, u64)>,
+    checkpoints: bool,
 }
 
 impl Recorder {
     fn new(mode: Mode) -> Self {
+        Recorder::with(mode, None)
+    }
+
+    /// With a checkpoint after each lone command and each batch.
+    fn with(mode: Mode, checkpoint_idle: Option<Duration>) -> Self {
         let disk = Disk::new();
         disk.record();
         let boundaries = Arc::new(Mutex::new(BTreeSet::from([0])));
@@ -48,7 +55,11 @@ impl Recorder {
                 records.last().unwrap();
             seen.lock().unwrap().insert(last.seq.0);
         });
-        let store = Store::open(on_disk(&disk, mode), clock(), Some(listener)).unwrap();
+        let options = interlink::store::OpenOptions {
+            checkpoint_idle,
+            ..on_disk(&disk, mode)
+        };
+        let store = Store::open(options, clock(), Some(listener)).unwrap();
         let acked = vec![(disk.mark(), 0)];
         Recorder {
             disk,
@@ -56,6 +67,7 @@ impl Recorder {
             store,
             boundaries,
             acked,
+            checkpoints: checkpoint_idle.is_some(),
         }
     }
 
@@ -76,6 +88,14 @@ impl Recorder {
     }
 
     fn finish(self) -> History {
+        if self.checkpoints {
+            let deadline = Instant::now() + Duration::from_secs(20);
+            let data = self.boundaries.lock().unwrap().len() as u64 - 1;
+            while self.store.commits() <= data {
+                assert!(Instant::now() < deadline, "no checkpoint was made");
+                std::thread::yield_now();
+            }
+        }
         let mut frames = vec![];
         let snapshot = self.store.snapshot().unwrap();
         snapshot
@@ -203,7 +223,10 @@ fn check<D: Domain>(
 
 /// Every kind of event, batches, a file that grows, and bodies that span pages.
 fn scripted(mode: Mode) -> History {
-    let mut recorder = Recorder::new(mode);
+    scripted_on(Recorder::new(mode))
+}
+
+fn scripted_on(mut recorder: Recorder) -> History {
     let send = |n: u64, len| enqueue("peer#s1", &payload(n, len), SMALL_LIMITS);
     recorder.group(vec![send(1, 200)]);
     recorder.group(vec![send(2, 3000)]);
@@ -290,6 +313,16 @@ fn random_runs_survive(mode: Mode) {
 #[test]
 fn scripted_run_of_an_exclusive_store() {
     scripted_run_survives(Mode::Exclusive);
+}
+
+#[test]
+fn scripted_run_with_checkpoints() {
+    let seed = seed();
+    let recorder = Recorder::with(Mode::Exclusive, Some(Duration::ZERO));
+    let history = scripted_on(recorder);
+    let tally = cut_everywhere(&history, if long() { 24 } else { 3 }, seed);
+    println!("{tally:?}");
+    assert!(tally.cuts > 100, "{tally:?}");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! the same records and is rebuilt from `pending` at open.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 
 use crate::types::seq::Seq;
 use crate::types::time::UnixMillis;
@@ -61,8 +62,8 @@ impl Queue {
 /// Every queue of a bus.
 #[derive(Debug, Default)]
 pub struct QueueIndex {
-    queues: HashMap<String, Queue>,
-    recipients: BTreeMap<Seq, String>,
+    queues: HashMap<Arc<str>, Queue>,
+    recipients: BTreeMap<Seq, Arc<str>>,
     entries: HashSet<String>,
     bytes: u64,
 }
@@ -76,7 +77,7 @@ impl QueueIndex {
 
     /// Every queue in which something waits, in no particular order.
     pub fn queues(&self) -> impl Iterator<Item = (&str, &Queue)> {
-        self.queues.iter().map(|(to, queue)| (to.as_str(), queue))
+        self.queues.iter().map(|(to, queue)| (&**to, queue))
     }
 
     /// Recipients with waiting messages.
@@ -119,19 +120,20 @@ impl QueueIndex {
     /// The recipient of a pending message.
     #[must_use]
     pub fn recipient(&self, seq: Seq) -> Option<&str> {
-        self.recipients.get(&seq).map(String::as_str)
+        self.recipients.get(&seq).map(|to| &**to)
     }
 
     pub(super) fn insert(&mut self, seq: Seq, to: &str, item: Item) {
-        let queue = match self.queues.get_mut(to) {
-            Some(queue) => queue,
-            None => self.queues.entry(to.to_owned()).or_default(),
+        let name = match self.queues.get_key_value(to) {
+            Some((name, _)) => Arc::clone(name),
+            None => Arc::from(to),
         };
+        let queue = self.queues.entry(Arc::clone(&name)).or_default();
         queue.items.insert(seq, item);
         queue.digests.insert(item.sha256, seq);
         queue.bytes += u64::from(item.len);
         self.bytes += u64::from(item.len);
-        self.recipients.insert(seq, to.to_owned());
+        self.recipients.insert(seq, name);
     }
 
     pub(super) fn remove(&mut self, seq: Seq) {
