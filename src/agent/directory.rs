@@ -17,6 +17,8 @@ use crate::wire::announce::Announcement;
 
 /// Longest time that a call waits for rosters. The slowest relay does not decide.
 const ROSTER_WAIT: Duration = Duration::from_secs(1);
+/// The same where the destination is known and presence is only a word in the answer.
+const PRESENCE_WAIT: Duration = Duration::from_millis(200);
 /// Age of an announcement below which its session counts as live, in milliseconds.
 const LIVE_MS: u64 = 90_000;
 
@@ -153,7 +155,7 @@ async fn by_identity(
     key: PublicKey,
     who: Who,
 ) -> Result<Destination, ResolveError> {
-    let seen = roster(core, peers).await;
+    let seen = roster(core, peers, ROSTER_WAIT).await;
     let unknown = seen.is_none();
     let seen: Vec<Seen> = seen
         .unwrap_or_default()
@@ -216,7 +218,7 @@ async fn by_session(core: &Core, peers: &[Peer], to: &str) -> Result<Destination
         return ask("that is this very session");
     }
     let mut owners: BTreeMap<PublicKey, Presence> = BTreeMap::new();
-    let seen = roster(core, peers).await;
+    let seen = roster(core, peers, ROSTER_WAIT).await;
     let absent = if seen.is_some() {
         Presence::Gone
     } else {
@@ -272,7 +274,7 @@ fn known_keys(core: &Core, peers: &[Peer]) -> Vec<PublicKey> {
 }
 
 async fn presence(core: &Core, peers: &[Peer], key: &PublicKey, session: &SessionId) -> Presence {
-    match roster(core, peers).await {
+    match roster(core, peers, PRESENCE_WAIT).await {
         None => Presence::Unknown,
         Some(seen) => seen
             .iter()
@@ -294,7 +296,7 @@ impl Seen {
 }
 
 /// The sessions of ourselves and of peers that relays show; `None` when no relay answered.
-async fn roster(core: &Core, peers: &[Peer]) -> Option<Vec<Seen>> {
+async fn roster(core: &Core, peers: &[Peer], wait: Duration) -> Option<Vec<Seen>> {
     let mut calls = JoinSet::new();
     for relay in &core.relays {
         let relay = Arc::clone(relay);
@@ -302,7 +304,7 @@ async fn roster(core: &Core, peers: &[Peer]) -> Option<Vec<Seen>> {
     }
     let keys = known_keys(core, peers);
     let mut seen: Option<BTreeMap<(PublicKey, SessionId), u64>> = None;
-    let deadline = tokio::time::Instant::now() + ROSTER_WAIT;
+    let deadline = tokio::time::Instant::now() + wait;
     while let Ok(Some(call)) = tokio::time::timeout_at(deadline, calls.join_next()).await {
         let Ok(Ok(reply)) = call else { continue };
         let seen = seen.get_or_insert_default();
