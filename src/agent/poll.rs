@@ -130,11 +130,12 @@ enum Undecided {
 
 /// Decides about one delivery for good, and stores what follows.
 async fn decide(core: &Core, lease: &Lease, delivery: &ReceivedDelivery) -> Result<(), Undecided> {
-    let Some(envelope) = &delivery.envelope else {
+    let payload = delivery.envelope.as_ref().and_then(|e| e.payload.as_ref());
+    let Some(payload) = payload else {
         tracing::warn!("a delivery without a message is dropped");
         return Ok(());
     };
-    let message = match Message::from_value(envelope.payload.clone()) {
+    let message = match Message::from_json(payload.get()) {
         Ok(message) => message,
         Err(e) => {
             tracing::warn!("a delivery that is no message is dropped: {e}");
