@@ -56,8 +56,13 @@ pub fn load(path: &Path, permissions: KeyPermissions) -> Result<SigningIdentity,
         },
         _ => io(source),
     })?;
+    let meta = file.metadata().map_err(io)?;
+    // Before its mode is looked at: the advice to change that would be wrong.
+    if meta.is_dir() {
+        return Err(io(io::Error::from(io::ErrorKind::IsADirectory)));
+    }
     if permissions == KeyPermissions::Private {
-        refuse_open_mode(path, &file.metadata().map_err(io)?)?;
+        refuse_open_mode(path, &meta)?;
     }
     // Filled in place up to its capacity, so no partial copy of the key is left on the heap.
     let mut bytes = Secret::new(Vec::with_capacity(MAX_KEY_FILE_BYTES + 1));
@@ -103,13 +108,23 @@ fn refuse_open_mode(_path: &Path, _meta: &fs::Metadata) -> Result<(), LoadKeyErr
 
 /// `chmod 600 PATH`, quoted for a shell where the path needs it.
 fn mend_command(path: &Path) -> String {
+    let word = shell_word(path);
+    let dash = if word.starts_with('-') || word.starts_with("'-") {
+        "-- "
+    } else {
+        ""
+    };
+    format!("chmod 600 {dash}{word}")
+}
+
+/// The path as one word of a shell.
+fn shell_word(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@%".contains(c);
-    let dash = if text.starts_with('-') { "-- " } else { "" };
     if !text.is_empty() && text.chars().all(plain) {
-        format!("chmod 600 {dash}{text}")
+        text
     } else {
-        format!("chmod 600 {dash}'{}'", text.replace('\'', "'\\''"))
+        format!("'{}'", text.replace('\'', "'\\''"))
     }
 }
 
@@ -118,7 +133,7 @@ fn mend_command(path: &Path) -> String {
 #[non_exhaustive]
 pub enum LoadKeyError {
     /// No file there.
-    #[error("no key file at {}; make one with: interlink-keygen --out PATH", path.display())]
+    #[error("no key file at {0}; make one with: interlink-keygen --out {1}", path.display(), shell_word(path))]
     Missing {
         /// Where it was looked for.
         path: PathBuf,
@@ -169,6 +184,7 @@ pub enum LoadKeyError {
 /// # Errors
 ///
 /// [`CreateKeyError::Exists`] under [`Existing::Keep`] when anything is at the path;
+/// [`CreateKeyError::NotAFile`] when what is there is neither a file nor a symbolic link;
 /// [`CreateKeyError::Io`] otherwise. The path is unchanged after an error, except that an error
 /// of the last directory sync leaves the complete file in place.
 pub fn create(
@@ -186,6 +202,12 @@ pub fn create(
     // Checked again, atomically, by the link below; this one only avoids useless work.
     if existing == Existing::Keep && fs::symlink_metadata(path).is_ok() {
         return Err(CreateKeyError::Exists {
+            path: path.to_owned(),
+        });
+    }
+    // A rename would replace a device or a socket just as well.
+    if fs::symlink_metadata(path).is_ok_and(|m| !m.is_file() && !m.is_symlink()) {
+        return Err(CreateKeyError::NotAFile {
             path: path.to_owned(),
         });
     }
@@ -217,6 +239,12 @@ pub enum CreateKeyError {
     /// Something is at the path already.
     #[error("{} exists already; to replace the identity in it for good, add --force", path.display())]
     Exists {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A directory, a device, a socket or a pipe is at the path.
+    #[error("{} is not a file; a key does not replace it", path.display())]
+    NotAFile {
         /// The path.
         path: PathBuf,
     },
@@ -351,6 +379,22 @@ mod tests {
         assert_eq!(mode(&path), 0o600);
         assert!(load(&path, KeyPermissions::Private).is_ok());
         assert_eq!(names(root.path()), ["id.key"]);
+    }
+
+    #[test]
+    fn only_files_and_links_are_replaced() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("socket");
+        let _socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        for existing in [Existing::Replace, Existing::Keep] {
+            assert!(create(&path, &seed(1), existing).is_err());
+        }
+        let err = create(root.path(), &seed(1), Existing::Replace).unwrap_err();
+        assert!(matches!(err, CreateKeyError::NotAFile { .. }), "{err}");
+        assert_eq!(names(root.path()), ["socket"]);
+        assert!(!fs::symlink_metadata(&path).unwrap().is_file());
+        let err = load(root.path(), KeyPermissions::Private).unwrap_err();
+        assert!(!err.to_string().contains("chmod"), "{err}");
     }
 
     #[test]

@@ -309,7 +309,7 @@ async fn roster(core: &Core, peers: &[Peer], wait: Duration) -> Option<Vec<Seen>
         let Ok(Ok(reply)) = call else { continue };
         let seen = seen.get_or_insert_default();
         for entry in reply.roster {
-            let Ok(announcement) = Announcement::from_value(entry) else {
+            let Ok(announcement) = Announcement::from_json(entry.get()) else {
                 continue;
             };
             let Ok(session) = SessionId::parse(&announcement.session.session_id) else {

@@ -189,11 +189,12 @@ async fn decide(
 
 /// The message of a delivery, unless it is none or one of ours.
 fn parse(core: &Core, delivery: &ReceivedDelivery) -> Option<Message> {
-    let Some(envelope) = &delivery.envelope else {
+    let payload = delivery.envelope.as_ref().and_then(|e| e.payload.as_ref());
+    let Some(payload) = payload else {
         tracing::warn!("a delivery without a message is dropped");
         return None;
     };
-    match Message::from_value(envelope.payload.clone()) {
+    match Message::from_json(payload.get()) {
         Ok(message) if is_echo(core, &message) => {
             tracing::debug!("a message of this very session came back and is dropped");
             None

@@ -134,7 +134,7 @@ impl Failure {
         .retry()
     }
 
-    fn busy(detail: &str) -> Self {
+    pub(super) fn busy(detail: &str) -> Self {
         Failure::from(Problem::new(503, "busy", "The bus is busy").detail(detail)).retry()
     }
 

@@ -25,7 +25,7 @@ pub(super) fn router(app: Arc<App>) -> Router {
         .route("/records", read(get(admin::records)))
         .route("/queues", read(get(admin::queues)))
         .route("/tables/{name}", read(get(admin::table)))
-        .route("/status", read(get(health::status)))
+        .route("/status", read(get(health::full_status)))
         .route("/verify", posted(post(admin::verify)));
     Router::new()
         .route("/send", posted(post(send::send)))

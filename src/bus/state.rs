@@ -1,6 +1,7 @@
 //! What every request shares.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use tokio::sync::watch;
@@ -9,7 +10,7 @@ use super::board::Board;
 use super::failure::Failure;
 use super::longpoll::Waiters;
 use crate::domain::decide::bus::{Bus, BusCommand, BusReply, QueueLimits};
-use crate::store::Store;
+use crate::store::{Health, Store};
 use crate::types::time::Clock;
 
 /// The bus behind the handlers.
@@ -26,6 +27,8 @@ pub(super) struct App {
     pub(super) store_path: Option<String>,
     /// SHA-256 of the admin token.
     pub(super) admin: Option<[u8; 32]>,
+    /// Whether the log says that the store takes no writes any more.
+    pub(super) complained: AtomicBool,
     /// Turns true once, when the bus shuts down.
     pub(super) closing: watch::Receiver<bool>,
 }
@@ -37,7 +40,17 @@ impl App {
     ///
     /// The refusal or failure, ready to be answered.
     pub(super) async fn commit(&self, command: BusCommand) -> Result<BusReply, Failure> {
-        Ok(self.store.submit(command)?.await?.reply)
+        let done = match self.store.submit(command) {
+            Ok(receipt) => receipt.await.map_err(Failure::from),
+            Err(e) => Err(e.into()),
+        };
+        if done.is_err()
+            && let Health::ReadOnly { reason } = self.store.health()
+            && !self.complained.swap(true, Ordering::Relaxed)
+        {
+            tracing::error!("no more writes: {reason}; restart the bus once the cause is mended");
+        }
+        Ok(done?.reply)
     }
 }
 

@@ -116,6 +116,10 @@ struct Args {
         value_delimiter = ','
     )]
     allow_origin: Vec<String>,
+
+    /// End with standard input, for a program that must not leave a bus behind
+    #[arg(long, hide = true)]
+    end_with_stdin: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -204,18 +208,19 @@ fn diagnosis(e: &BusError) -> (Exit, Option<&'static str>) {
 }
 
 fn run(args: Args) -> Result<(), BusError> {
+    let end_with_stdin = args.end_with_stdin;
     let config = config(args)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(BusError::Runtime)?;
-    let outcome = runtime.block_on(serve(config));
+    let outcome = runtime.block_on(serve(config, end_with_stdin));
     // A verification may still run on a thread of its own; it only reads.
     runtime.shutdown_background();
     outcome
 }
 
-async fn serve(config: Config) -> Result<(), BusError> {
+async fn serve(config: Config, end_with_stdin: bool) -> Result<(), BusError> {
     let signals = Signals::new().map_err(BusError::Runtime)?;
     let limits = config.limits;
     let location = config.store.location.clone();
@@ -232,11 +237,19 @@ async fn serve(config: Config) -> Result<(), BusError> {
         );
     }
     tracing::info!(queue_cap = limits.messages, "listening on {}", handle.addr);
-    let name = signals.first().await;
+    let name = tokio::select! {
+        name = signals.first() => name,
+        () = end_of_input(), if end_with_stdin => "end of input",
+    };
     tracing::info!("{name}: shutting down");
     tokio::time::timeout(SHUTDOWN, handle.shutdown())
         .await
         .map_err(|_| BusError::Shutdown)
+}
+
+/// Reads standard input to its end and throws it away.
+async fn end_of_input() {
+    let _ = tokio::io::copy(&mut tokio::io::stdin(), &mut tokio::io::sink()).await;
 }
 
 fn is_loopback(addr: SocketAddr) -> bool {

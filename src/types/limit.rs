@@ -56,6 +56,10 @@ pub const DEFAULT_RECV_WAIT_MS: u64 = 25_000;
 /// Sessions on the presence board.
 pub const MAX_ROSTER_ENTRIES: usize = 4096;
 
+/// Announcements on the presence board, in bytes of JSON altogether. The whole board is one
+/// answer, and what a client reads of an answer is bounded too.
+pub const MAX_ROSTER_BYTES: usize = 4 * 1024 * 1024;
+
 /// Age in milliseconds at which a session leaves the presence board: three days.
 pub const PRESENCE_RETENTION_MS: u64 = 259_200_000;
 
@@ -84,6 +88,14 @@ pub const MAX_TASK_ID_BYTES: usize = 1024;
 /// Bytes of a too large request body that the bus reads and throws away, so that the connection
 /// can carry the refusal and go on. Past it the connection is closed after the answer.
 pub const MAX_DRAIN_BYTES: usize = 8 * 1024 * 1024;
+
+/// Bytes of request bodies that a bus reads at a time, beyond the first
+/// [`FREE_BODY_BYTES`] of each. Past it callers are told to come back.
+pub const MAX_READING_BYTES: usize = 256 * 1024 * 1024;
+
+/// The first bytes of a request body, which need no room in [`MAX_READING_BYTES`]: slow senders of
+/// large bodies do not stop usual mail.
+pub const FREE_BODY_BYTES: usize = 64 * 1024;
 
 /// Longest time for a request body to arrive, in milliseconds.
 pub const MAX_BODY_WAIT_MS: u64 = 30_000;

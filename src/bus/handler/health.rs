@@ -28,7 +28,17 @@ pub(in crate::bus) async fn readyz(State(app): State<Arc<App>>) -> Result<Respon
     }
 }
 
+/// What everybody may know: not where the store is, which names a user and a folder.
 pub(in crate::bus) async fn status(State(app): State<Arc<App>>) -> Result<Response, Failure> {
+    let numbers = Status {
+        store: None,
+        ..numbers(&app)
+    };
+    json(StatusCode::OK, &numbers)
+}
+
+/// The same for the operator.
+pub(in crate::bus) async fn full_status(State(app): State<Arc<App>>) -> Result<Response, Failure> {
     json(StatusCode::OK, &numbers(&app))
 }
 

@@ -23,9 +23,7 @@ pub(in crate::bus) async fn send(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Failure> {
-    let SendRequest { to, payload } = request::json(&headers, body).await?;
-    check_name("to", &to)?;
-    let payload = serde_json::to_vec(&payload).map_err(|e| Failure::internal(e.to_string()))?;
+    let (to, payload) = read(&headers, body).await?;
     let sha256 = sha256(&payload);
     let reply = app
         .commit(BusCommand::Enqueue {
@@ -45,6 +43,15 @@ pub(in crate::bus) async fn send(
         }
         _ => Ok(StatusCode::ACCEPTED.into_response()),
     }
+}
+
+/// The queue and the payload's bytes. The parsed form can be 50 times as large as its text, so it
+/// must be gone before anything waits.
+async fn read(headers: &HeaderMap, body: Body) -> Result<(String, Vec<u8>), Failure> {
+    let SendRequest { to, payload } = request::json(headers, body).await?;
+    check_name("to", &to)?;
+    let payload = serde_json::to_vec(&payload).map_err(|e| Failure::internal(e.to_string()))?;
+    Ok((to, payload))
 }
 
 fn overflow(to: &str, dropped: &[DroppedItem]) -> OverflowReply {

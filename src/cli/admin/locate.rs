@@ -48,6 +48,13 @@ impl Target {
 pub(super) fn targets(place: Option<&Path>) -> Result<Vec<Target>, AdminError> {
     let root = match place {
         Some(place) if place.is_dir() => place.to_owned(),
+        // Opening a pipe would wait for ever.
+        Some(place) if place.exists() && !place.is_file() => {
+            return Err(AdminError::Place {
+                place: place.to_owned(),
+                source: std::io::Error::other("neither a file nor a folder"),
+            });
+        }
         Some(place) => return Ok(vec![Target::File(place.to_owned())]),
         None => paths::state_root(&paths::process_env)?,
     };

@@ -181,8 +181,8 @@ pub(super) fn note_source(origin: &Origin) {
         let mut err = io::stderr().lock();
         let _ = writeln!(
             err,
-            "note: {} was not closed cleanly; this reads a repaired copy in memory, the file is \
-             unchanged",
+            "note: {} was left open by its last process, as a kill or the quick end of a channel \
+             server leaves it; this reads a copy in memory, the file is unchanged",
             visible(origin.name())
         );
     }

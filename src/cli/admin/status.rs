@@ -43,7 +43,7 @@ fn show(store: &StoreStatus, now: UnixMillis, p: &mut Printer) -> Result<(), Adm
         Source::File => p.field("read from", "the file")?,
         Source::RepairedCopy => p.field(
             "read from",
-            "a repaired copy in memory: the file was not closed cleanly, and is unchanged",
+            "a copy in memory: the file was left open by its last process, and is unchanged",
         )?,
         Source::Endpoint => p.field("read from", "the bus that runs on it")?,
     }

@@ -1,10 +1,11 @@
 //! The bus's HTTP interface as a client sees it.
 //!
 //! A relay is not trusted: every member that may be missing is optional, unknown words are kept
-//! apart from known ones, and payloads stay JSON until the trust gate reads them.
+//! apart from known ones, and payloads stay JSON text until they are read one by one: parsed
+//! without knowing their shape, they could take up 50 times as much memory.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::types::route::Route;
 use crate::types::time::UnixMillis;
@@ -49,7 +50,7 @@ pub struct AckBody<'a> {
 }
 
 /// Reply of `GET /recv`.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 pub struct RecvReply {
     /// What kind of reply.
     #[serde(default)]
@@ -92,7 +93,7 @@ pub enum RecvStatus {
 }
 
 /// One delivery. Without an envelope there is nothing to read; it is acknowledged and dropped.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 pub struct ReceivedDelivery {
     /// How to acknowledge it; opaque.
     pub ack: String,
@@ -102,25 +103,27 @@ pub struct ReceivedDelivery {
 }
 
 /// A payload with the bus's stamp.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 pub struct ReceivedEnvelope {
-    /// What was sent; for [`Message::from_value`].
+    /// What was sent; for [`Message::from_json`].
     #[serde(default)]
-    pub payload: Value,
+    pub payload: Option<Box<RawValue>>,
     /// When the bus says it received it.
     #[serde(default)]
     pub ts: UnixMillis,
 }
 
 /// Reply of `GET /roster`. Entries that are not announcements are skipped one by one.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 pub struct RosterReply {
-    /// For [`crate::wire::announce::Announcement::from_value`].
-    pub roster: Vec<Value>,
+    /// For [`crate::wire::announce::Announcement::from_json`].
+    pub roster: Vec<Box<RawValue>>,
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
     use crate::wire::http as server;
 

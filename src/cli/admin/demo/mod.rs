@@ -168,7 +168,10 @@ pub(super) fn run(args: &Args, p: &mut Printer) -> Result<u8, AdminError> {
     };
     let played = scene::play(&programs, &path, &patience, p);
     let interrupted = matches!(&played, Err(AdminError::Demo(DemoError::Interrupted)));
-    let kept = args.keep || (played.is_err() && !interrupted);
+    // Nor is a reader that has seen enough a failure to look into.
+    let unread =
+        matches!(&played, Err(AdminError::Output(e)) if e.kind() == io::ErrorKind::BrokenPipe);
+    let kept = args.keep || (played.is_err() && !interrupted && !unread);
     if kept {
         let _ = folder.keep();
         // A failure is told on standard error, and so is where to look.

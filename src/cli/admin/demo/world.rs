@@ -123,6 +123,8 @@ impl<'a> World<'a> {
         let store = self.bus_store();
         let mut command = self.command(&self.programs.bus, "bus.log")?;
         command.args(["--addr", &self.addr, "--db"]).arg(&store);
+        // Whatever ends this process closes the pipe, and the bus ends with it.
+        command.arg("--end-with-stdin").stdin(Stdio::piped());
         let child = command.spawn().map_err(io_error("cannot start the bus"))?;
         let pid = child.id();
         let child = self.bus.insert(child);

@@ -3,7 +3,7 @@
 //! A table keyed by recipient would dirty one page a recipient in every batch; this index follows
 //! the same records and is rebuilt from `pending` at open.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use crate::types::seq::Seq;
@@ -64,7 +64,8 @@ impl Queue {
 pub struct QueueIndex {
     queues: HashMap<Arc<str>, Queue>,
     recipients: BTreeMap<Seq, Arc<str>>,
-    entries: HashSet<String>,
+    entries: HashMap<String, usize>,
+    roster_bytes: usize,
     bytes: u64,
 }
 
@@ -107,7 +108,19 @@ impl QueueIndex {
     /// Whether the presence board has this entry.
     #[must_use]
     pub fn on_roster(&self, entry: &str) -> bool {
-        self.entries.contains(entry)
+        self.entries.contains_key(entry)
+    }
+
+    /// Bytes of announcement that the presence board has under this entry.
+    #[must_use]
+    pub fn announced_bytes(&self, entry: &str) -> usize {
+        self.entries.get(entry).copied().unwrap_or(0)
+    }
+
+    /// Bytes of announcements on the presence board.
+    #[must_use]
+    pub fn roster_bytes(&self) -> usize {
+        self.roster_bytes
     }
 
     /// Pending messages of all queues, oldest first.
@@ -155,13 +168,16 @@ impl QueueIndex {
         }
     }
 
-    pub(super) fn announce(&mut self, entry: &str) {
-        if !self.entries.contains(entry) {
-            self.entries.insert(entry.to_owned());
-        }
+    pub(super) fn announce(&mut self, entry: &str, bytes: usize) {
+        let before = match self.entries.get_mut(entry) {
+            Some(before) => std::mem::replace(before, bytes),
+            None => self.entries.insert(entry.to_owned(), bytes).unwrap_or(0),
+        };
+        self.roster_bytes = self.roster_bytes.saturating_sub(before) + bytes;
     }
 
     pub(super) fn leave(&mut self, entry: &str) {
-        self.entries.remove(entry);
+        let bytes = self.entries.remove(entry).unwrap_or(0);
+        self.roster_bytes = self.roster_bytes.saturating_sub(bytes);
     }
 }

@@ -21,7 +21,9 @@ use crate::event::bus::{
     SeenAt, Unregistered,
 };
 use crate::event::kind::StoreKind;
-use crate::types::limit::{MAX_ACKS_PER_RECORD, MAX_ANNOUNCEMENT_BYTES, MAX_HTTP_BODY_BYTES};
+use crate::types::limit::{
+    MAX_ACKS_PER_RECORD, MAX_ANNOUNCEMENT_BYTES, MAX_HTTP_BODY_BYTES, MAX_ROSTER_BYTES,
+};
 use crate::types::seq::Seq;
 use crate::types::time::UnixMillis;
 
@@ -131,18 +133,13 @@ impl Domain for Bus {
             Ok(ControlFlow::Continue(()))
         })?;
         let mut malformed = false;
-        tables.scan(
-            TableId::Roster,
-            Bound::Unbounded,
-            Bound::Unbounded,
-            &mut |key, _| {
-                match std::str::from_utf8(key) {
-                    Ok(entry) => index.announce(entry),
-                    Err(_) => malformed = true,
-                }
-                ControlFlow::Continue(())
-            },
-        )?;
+        scan_rows::<RosterRow>(tables, TableId::Roster, &[], |key, row| {
+            match std::str::from_utf8(key) {
+                Ok(entry) => index.announce(entry, row.announcement.len()),
+                Err(_) => malformed = true,
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
         if malformed {
             return Err(TableError::Key {
                 table: TableId::Roster.name(),
@@ -167,7 +164,7 @@ impl Domain for Bus {
             BusEvent::Acked(e) => e.seqs.iter().for_each(|seq| index.remove(*seq)),
             BusEvent::Dropped(e) => e.seqs.iter().for_each(|seq| index.remove(*seq)),
             BusEvent::BodyLost(e) => index.remove(e.message),
-            BusEvent::Announced(e) => index.announce(&e.entry),
+            BusEvent::Announced(e) => index.announce(&e.entry, e.announcement.len()),
             BusEvent::Seen(_) => {}
             BusEvent::Unregistered(e) => index.leave(&e.entry),
             BusEvent::PresenceExpired(e) => e.entries.iter().for_each(|entry| index.leave(entry)),
@@ -356,10 +353,18 @@ fn announce(
     if !queue_name_ok(entry) {
         return Ok(Err(BusRefusal::QueueName));
     }
+    let entries = match view.index.on_roster(entry) {
+        true => 0,
+        false => (view.index.roster_len() + 1).saturating_sub(max_entries.max(1)),
+    };
+    let others = view
+        .index
+        .roster_bytes()
+        .saturating_sub(view.index.announced_bytes(entry));
+    let bytes = (others + announcement.len()).saturating_sub(MAX_ROSTER_BYTES);
     let mut events = vec![];
-    if !view.index.on_roster(entry) && view.index.roster_len() >= max_entries.max(1) {
-        let excess = view.index.roster_len() + 1 - max_entries.max(1);
-        events = presence_expired(&longest_away(view.tables, excess)?);
+    if entries > 0 || bytes > 0 {
+        events = presence_expired(&longest_away(view, entry, entries, bytes)?);
     }
     events.push(BusEvent::Announced(Announced {
         entry: entry.to_owned(),
@@ -368,12 +373,27 @@ fn announce(
     done(events, BusReply::Done)
 }
 
-/// The `count` board keys that were heard of longest ago.
-fn longest_away(tables: &dyn TableReader, count: usize) -> Result<Vec<String>, TableError> {
-    let mut by_age = roster_ages(tables)?;
+/// The board keys other than `entry` that were heard of longest ago: at least `count`, and
+/// announcements of at least `bytes`.
+fn longest_away(
+    view: &View<'_, Bus>,
+    entry: &str,
+    count: usize,
+    bytes: usize,
+) -> Result<Vec<String>, TableError> {
+    let mut by_age = roster_ages(view.tables)?;
     by_age.sort();
-    by_age.truncate(count);
-    Ok(by_age.into_iter().map(|(_, entry)| entry).collect())
+    let (mut given_up, mut freed) = (vec![], 0usize);
+    for (_, away) in by_age {
+        if given_up.len() >= count && freed >= bytes {
+            break;
+        }
+        if away != entry {
+            freed += view.index.announced_bytes(&away);
+            given_up.push(away);
+        }
+    }
+    Ok(given_up)
 }
 
 fn roster_ages(tables: &dyn TableReader) -> Result<Vec<(UnixMillis, String)>, TableError> {
