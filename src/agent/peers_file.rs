@@ -274,7 +274,8 @@ impl PeersFile {
         match (version, &parsed) {
             (FileVersion::Current, _) => {}
             (FileVersion::Behind, _) => tracing::warn!(
-                "{} is an older version than the log's; it is brought up to date",
+                "{} is an older version than the log's; it is brought up to date. To admit a \
+                 removed peer again, add it with the tool",
                 self.0.path.display()
             ),
             (FileVersion::Unknown, Err(reason)) => return Err(self.broken(reason.clone())),

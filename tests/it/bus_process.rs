@@ -72,6 +72,24 @@ impl Running {
     }
 }
 
+#[test]
+fn a_bus_that_hangs_on_its_input_ends_with_it() {
+    let home = tempfile::tempdir().unwrap();
+    let mut command = command(home.path());
+    command.args(["--addr", "127.0.0.1:0", "--end-with-stdin"]);
+    let mut bus = Running::start({
+        command.stdin(Stdio::piped());
+        command
+    });
+    assert_eq!(
+        Conn::open(bus.addr).get("/healthz").status,
+        200,
+        "it runs while its input is open"
+    );
+    drop(bus.child.stdin.take());
+    assert_eq!(bus.wait().code(), Some(0));
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.child.kill();

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use interlink::bus::Config;
 use interlink::store::{Location, OpenOptions};
+use interlink::types::limit::{MAX_ANNOUNCEMENT_BYTES, MAX_ROSTER_BYTES};
 use serde_json::{Value, json};
 
 use crate::http::{Bus, Conn, FakeClock};
@@ -112,4 +113,38 @@ fn sessions_of_three_days_are_hidden_at_once_and_removed_later() {
     assert_eq!(roster(&mut conn).len(), 1);
     bus.until("it is removed", |status| status["roster"] == 1);
     assert_eq!(roster(&mut conn)[0]["pubkey"], "b");
+}
+
+#[test]
+fn the_board_has_a_bound_in_bytes_and_the_longest_away_leave() {
+    let clock = FakeClock::new(10 * DAY);
+    let bus = Bus::with(|config| config.clock = clock.clone());
+    let mut conn = bus.connect();
+    announce(&mut conn, &json!({"pubkey": "first"}));
+    let filling = "x".repeat(MAX_ANNOUNCEMENT_BYTES - 100);
+    let count = MAX_ROSTER_BYTES / MAX_ANNOUNCEMENT_BYTES + 2;
+    for n in 0..count {
+        clock.set(10 * DAY + 1 + n as u64);
+        announce(
+            &mut conn,
+            &json!({"pubkey": format!("k{n}"), "name": filling}),
+        );
+    }
+    let shown = roster(&mut conn);
+    let has = |key: &str| shown.iter().any(|entry| entry["pubkey"] == key);
+    assert!(!has("first") && !has("k0") && has(&format!("k{}", count - 1)));
+    let bytes: usize = shown.iter().map(|entry| entry.to_string().len()).sum();
+    assert!(bytes <= MAX_ROSTER_BYTES + 100 * shown.len(), "{bytes}");
+    // Saying more of oneself pushes others out, never oneself.
+    clock.set(11 * DAY);
+    announce(
+        &mut conn,
+        &json!({"pubkey": format!("k{}", count - 2), "name": filling, "x": 1}),
+    );
+    let shown = roster(&mut conn);
+    assert!(
+        shown
+            .iter()
+            .any(|entry| entry["pubkey"] == format!("k{}", count - 2))
+    );
 }
