@@ -210,14 +210,19 @@ impl Ledger {
     {
         self.settled().await;
         let store = self.open_store()?;
-        let task = tokio::task::spawn_blocking(move || f(&store.snapshot()?));
+        let reading = Arc::clone(&store);
+        let task = tokio::task::spawn_blocking(move || f(&reading.snapshot()?));
         match tokio::time::timeout(READ, task).await {
             Ok(Ok(result)) => Ok(result?),
             Ok(Err(_)) => Err(LedgerError::Unavailable {
                 reason: "a read of the store failed".to_owned(),
             }),
+            // A process that is frozen in the last step of its commit keeps readers out too.
             Err(_) => Err(LedgerError::Unavailable {
-                reason: "another process holds the store".to_owned(),
+                reason: store.last_writer().map_or_else(
+                    || "another process holds the store".to_owned(),
+                    |pid| format!("another process (pid {pid}) holds the store"),
+                ),
             }),
         }
     }

@@ -23,6 +23,7 @@ mod replay;
 mod snapshot;
 pub mod verify;
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
@@ -105,6 +106,7 @@ pub struct Store<D: Domain> {
     shared: Arc<Shared<D>>,
     work: SyncSender<Work<D>>,
     writer: Option<JoinHandle<()>>,
+    path: Option<PathBuf>,
 }
 
 impl<D: Domain> Store<D> {
@@ -129,12 +131,17 @@ impl<D: Domain> Store<D> {
             waiting_bytes: AtomicUsize::new(0),
             commits: AtomicU64::new(0),
         });
+        let path = match &options.location {
+            Location::File(path) => Some(path.clone()),
+            _ => None,
+        };
         let committer = Committer::new(Arc::clone(&shared), options, clock, listener);
         let (work, writer) = committer.spawn().map_err(OpenError::Thread)?;
         Ok(Store {
             shared,
             work,
             writer: Some(writer),
+            path,
         })
     }
 
@@ -186,6 +193,12 @@ impl<D: Domain> Store<D> {
     pub fn with_index<R>(&self, f: impl FnOnce(&D::Index, Seq) -> R) -> R {
         let index = lock(&self.shared.index);
         f(&index, self.shared.head())
+    }
+
+    /// The process that wrote to the store's file last: whom to name when a call does not return.
+    #[must_use]
+    pub fn last_writer(&self) -> Option<u32> {
+        owner::read(self.path.as_deref()?)
     }
 
     /// The newest durable position that this process knows of.
