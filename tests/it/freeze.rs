@@ -141,7 +141,7 @@ fn a_sibling_frozen_inside_a_write_is_named_and_the_others_go_on_afterwards() {
             said.starts_with("local state: ") && said.contains(&named),
             "{said}, not {named}"
         );
-        // Reading goes on.
+        // Reading is answered: with mail, or with who holds the store in the last step of a commit.
         let begun = Instant::now();
         let seen = sibling.look(recorder).expect("it lives");
         println!(
@@ -150,7 +150,6 @@ fn a_sibling_frozen_inside_a_write_is_named_and_the_others_go_on_afterwards() {
             seen.is_some(),
             sibling.refusals
         );
-        sibling.pending();
         slot.signal("CONT");
         eventually("a send after the thaw", || {
             sibling.send(recorder, 0).expect("it lives").then_some(())
