@@ -4,6 +4,7 @@
 //! this one: opening is tried in the background, again and again, and until it succeeds every
 //! question is answered with who is in the way.
 
+use std::future::IntoFuture as _;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use tokio::sync::watch;
 
 use crate::domain::decide::agent::{Agent, AgentCommand, AgentRefusal, AgentReply};
 use crate::store::{
-    CommandError, Health, OpenError, OpenOptions, ReadError, Snapshot, Store, SubmitError,
+    CommandError, Health, OpenError, OpenOptions, ReadError, Receipt, Snapshot, Store, SubmitError,
 };
 use crate::types::seq::Seq;
 use crate::types::time::Clock;
@@ -25,6 +26,8 @@ const REOPEN: Duration = Duration::from_secs(2);
 const SETTLE: Duration = Duration::from_secs(8);
 /// Longest time that a read may take before its caller is told that the store is held.
 const READ: Duration = Duration::from_secs(5);
+/// Longest wait for a command's answer: the store's own deadline for its siblings, and some.
+const ANSWER: Duration = Duration::from_secs(8);
 
 /// The log of an identity, open or not yet.
 pub struct Ledger {
@@ -162,8 +165,9 @@ impl Ledger {
     /// [`LedgerError`]; nothing of the command is visible then.
     pub async fn submit(&self, command: AgentCommand) -> Result<AgentReply, LedgerError> {
         self.settled().await;
-        let receipt = self.open_store()?.submit(command)?;
-        Ok(receipt.await?.reply)
+        let store = self.open_store()?;
+        let receipt = store.submit(command)?;
+        answered(&store, receipt).await
     }
 
     /// Carries out several commands, handed over together so that one commit can hold them all. The
@@ -179,12 +183,16 @@ impl Ledger {
         self.settled().await;
         let receipts: Vec<_> = commands
             .into_iter()
-            .map(|command| Ok::<_, LedgerError>(self.open_store()?.submit(command)?))
+            .map(|command| {
+                let store = self.open_store()?;
+                let receipt = store.submit(command)?;
+                Ok::<_, LedgerError>((store, receipt))
+            })
             .collect();
         let mut answers = Vec::with_capacity(receipts.len());
         for receipt in receipts {
             answers.push(match receipt {
-                Ok(receipt) => receipt.await.map(|c| c.reply).map_err(LedgerError::from),
+                Ok((store, receipt)) => answered(&store, receipt).await,
                 Err(e) => Err(e),
             });
         }
@@ -218,12 +226,7 @@ impl Ledger {
                 reason: "a read of the store failed".to_owned(),
             }),
             // A process that is frozen in the last step of its commit keeps readers out too.
-            Err(_) => Err(LedgerError::Unavailable {
-                reason: store.last_writer().map_or_else(
-                    || "another process holds the store".to_owned(),
-                    |pid| format!("another process (pid {pid}) holds the store"),
-                ),
-            }),
+            Err(_) => Err(held(&store)),
         }
     }
 
@@ -246,6 +249,27 @@ impl Ledger {
     /// As [`Ledger::submit`].
     pub fn submit_blocking(&self, command: AgentCommand) -> Result<AgentReply, LedgerError> {
         Ok(self.open_store()?.submit(command)?.wait()?.reply)
+    }
+}
+
+/// Waits for a command's answer, but not for a sibling that is frozen while it holds the engine's own
+/// locks. A command that was given up is not carried out later.
+async fn answered(
+    store: &Store<Agent>,
+    receipt: Receipt<Agent>,
+) -> Result<AgentReply, LedgerError> {
+    match tokio::time::timeout(ANSWER, receipt.into_future()).await {
+        Ok(answer) => Ok(answer?.reply),
+        Err(_) => Err(held(store)),
+    }
+}
+
+fn held(store: &Store<Agent>) -> LedgerError {
+    LedgerError::Unavailable {
+        reason: store.last_writer().map_or_else(
+            || "another process holds the store".to_owned(),
+            |pid| format!("another process (pid {pid}) holds the store"),
+        ),
     }
 }
 

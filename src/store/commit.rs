@@ -48,6 +48,7 @@ pub struct Committed<R> {
 pub(super) struct Job<D: Domain> {
     command: D::Command,
     pub(super) weight: usize,
+    submitted: Instant,
     answer: oneshot::Sender<Answer<D>>,
 }
 
@@ -58,6 +59,7 @@ impl<D: Domain> Job<D> {
             Job {
                 command,
                 weight,
+                submitted: Instant::now(),
                 answer,
             },
             receipt,
@@ -149,6 +151,7 @@ impl<D: Domain> Committer<D> {
                 Turn::Closed => break,
             };
             let weight: usize = jobs.iter().map(|job| job.weight).sum();
+            let jobs = self.still_wanted(jobs);
             let commits = self.shared.commits.load(Ordering::Relaxed);
             self.commit_batch(jobs);
             dirty |= self.shared.commits.load(Ordering::Relaxed) != commits;
@@ -160,6 +163,15 @@ impl<D: Domain> Committer<D> {
             }
         }
         // What was submitted while the stop was on its way is answered by dropping its sender.
+    }
+
+    /// Leaves out what waited behind a frozen sibling for so long that its caller was told so.
+    fn still_wanted(&self, mut jobs: Vec<Job<D>>) -> Vec<Job<D>> {
+        if self.options.mode == Mode::Shared {
+            let deadline = self.options.deadline;
+            jobs.retain(|job| job.submitted.elapsed() < deadline || !job.answer.is_closed());
+        }
+        jobs
     }
 
     /// Saves the engine's allocator state, so that a crash from here on needs no repair.
@@ -325,6 +337,11 @@ impl<D: Domain> Committer<D> {
         let mut pause = Duration::from_millis(1);
         loop {
             match db.try_begin_write() {
+                // The lock itself may have blocked; what is this late was given up by its callers.
+                Ok(txn) if Instant::now() > deadline => {
+                    txn.abort().map_err(Failure::storage)?;
+                    return Err(Failure::Busy);
+                }
                 Ok(txn) => {
                     self.owner.write();
                     check_siblings::<D>(&txn)?;
