@@ -29,12 +29,13 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Map, Value};
 
-use self::disk::{create_private_dir, full_path, lock_path, replace};
+use self::disk::{full_path, lock_path, replace};
 use self::text::{is_same, merged};
 use super::ledger::{Ledger, LedgerError};
 use crate::crypto::hash::sha256;
 use crate::domain::decide::agent::{AgentCommand, AgentRefusal, AgentReply, ImportOutcome};
 use crate::domain::query::agent::{self as query, FileVersion, Peer};
+use crate::store::create_private_dir;
 use crate::types::limit::MAX_PEERS_FILE_BYTES;
 use crate::types::time::Clock;
 use crate::wire::peers::{Peers, PeersError};

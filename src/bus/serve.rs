@@ -36,7 +36,9 @@ use crate::crypto::hash::sha256;
 use crate::domain::decide::bus::QueueLimits;
 use crate::event::Recorded;
 use crate::event::bus::BusEvent;
-use crate::store::{CommitListener, Location, OpenError, OpenOptions, ReadError, Store};
+use crate::store::{
+    CommitListener, Location, OpenError, OpenOptions, ReadError, Store, create_private_dir,
+};
 use crate::types::limit::{MAX_CONNECTIONS, MAX_IDLE_MS};
 use crate::types::time::{Clock, UnixMillis, millis};
 use crate::wire::admin::AdminFile;
@@ -271,14 +273,6 @@ fn write_admin_file(access: &AdminAccess, addr: SocketAddr) -> Result<(), ServeE
     io::Write::write_all(&mut temp, &text).map_err(failed)?;
     temp.persist(&access.file).map_err(|e| failed(e.error))?;
     Ok(())
-}
-
-fn create_private_dir(dir: &Path) -> io::Result<()> {
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(dir)
 }
 
 /// Removes the file, unless another bus has put its own there.

@@ -35,7 +35,7 @@ pub use error::{CommandError, OpenError, ReadError, SubmitError};
 pub use migrate::FORMAT;
 #[cfg(feature = "testkit")]
 pub use open::BackendSource;
-pub use open::{Location, Mode, OpenOptions};
+pub use open::{Location, Mode, OpenOptions, create_private_dir};
 pub use receipt::Receipt;
 pub use snapshot::Snapshot;
 

@@ -355,9 +355,13 @@ fn sync_dir(dir: &Path) -> io::Result<()> {
 }
 
 /// Creates a directory and its parents, 0700, each durable in its own parent: a store whose
-/// directory vanishes with the power is lost as well.
-fn create_private_dir(dir: &Path) -> io::Result<()> {
-    if dir.is_dir() {
+/// directory vanishes with the power is lost as well. The empty path is the current directory.
+///
+/// # Errors
+///
+/// What the system said.
+pub fn create_private_dir(dir: &Path) -> io::Result<()> {
+    if dir.as_os_str().is_empty() || dir.is_dir() {
         return Ok(());
     }
     let above = parent(dir);

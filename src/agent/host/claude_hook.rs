@@ -6,7 +6,7 @@
 //! Each turn of the host may start another one, so one lock per session lets one of them listen.
 
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,6 +23,7 @@ use crate::domain::machine::notice::{NextNotice, NoticeStep, NoticeView, next};
 use crate::domain::projection::agent::NoticeRow;
 use crate::domain::query::agent as query;
 use crate::event::agent::NoticePath;
+use crate::store::create_private_dir;
 use crate::store::{ReadError, Snapshot, Store};
 use crate::types::id::SessionId;
 use crate::types::time::{Clock as _, UnixMillis};
@@ -159,11 +160,7 @@ fn submit(store: &Store<Agent>, command: AgentCommand) -> Option<AgentReply> {
 fn lock(store: &Path, session: &SessionId) -> io::Result<Option<File>> {
     let path = lock_path(store, session);
     if let Some(parent) = path.parent() {
-        let mut builder = fs::DirBuilder::new();
-        builder.recursive(true);
-        #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.create(parent)?;
+        create_private_dir(parent)?;
     }
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false);

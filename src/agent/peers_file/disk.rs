@@ -46,12 +46,3 @@ pub(super) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     File::open(parent)?.sync_all()?;
     Ok(())
 }
-
-/// Creates a folder that nobody else can read.
-pub(super) fn create_private_dir(dir: &Path) -> io::Result<()> {
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(dir)
-}
