@@ -13,7 +13,6 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -21,7 +20,7 @@ use redb::{ReadableTable, Table, TransactionError, WriteTransaction};
 
 use super::error::CommandError;
 use super::layout::{BODIES, LOG, META, META_FORMAT, META_MIN_WRITER, META_PROJECTION};
-use super::line::{self, Turn};
+use super::line::{Line, Turn};
 use super::open::{self, Engine, Location, Mode, OpenOptions, panic_text};
 use super::owner::OwnerHint;
 use super::receipt::{Answer, Receipt};
@@ -31,7 +30,6 @@ use crate::domain::projection::{ApplyError, apply_all};
 use crate::domain::tables::TableError;
 use crate::domain::{Decision, Domain, NewEvent, View};
 use crate::event::{EncodeRecordError, Recorded};
-use crate::types::limit::MAX_WAITING_COMMANDS;
 use crate::types::seq::Seq;
 use crate::types::time::{Clock, UnixMillis};
 
@@ -65,12 +63,6 @@ impl<D: Domain> Job<D> {
             receipt,
         )
     }
-}
-
-/// What the writer is asked to do.
-pub(super) enum Work<D: Domain> {
-    Command(Job<D>),
-    Stop,
 }
 
 /// Why a transaction was abandoned.
@@ -129,19 +121,22 @@ impl<D: Domain> Committer<D> {
         }
     }
 
-    pub(super) fn spawn(self) -> io::Result<(SyncSender<Work<D>>, JoinHandle<()>)> {
-        let (sender, receiver) = mpsc::sync_channel(MAX_WAITING_COMMANDS);
+    pub(super) fn spawn(self) -> io::Result<(Arc<Line<D>>, JoinHandle<()>)> {
+        let line = Arc::new(Line::new());
+        let work = Arc::clone(&line);
         let thread = thread::Builder::new()
             .name("store-writer".into())
-            .spawn(move || self.run(&receiver))?;
-        Ok((sender, thread))
+            .spawn(move || self.run(&work))?;
+        Ok((line, thread))
     }
 
-    fn run(mut self, work: &Receiver<Work<D>>) {
+    fn run(mut self, line: &Line<D>) {
+        let _ended = line.abandoned_at_drop();
         let mut dirty = false;
+        let mut last = 0;
         loop {
             let idle = self.options.checkpoint_idle.filter(|_| dirty);
-            let (jobs, open) = match line::next(work, idle) {
+            let (jobs, open) = match line.next(idle, last) {
                 Turn::Batch { jobs, open } => (jobs, open),
                 Turn::Idle => {
                     self.checkpoint();
@@ -150,6 +145,7 @@ impl<D: Domain> Committer<D> {
                 }
                 Turn::Closed => break,
             };
+            last = jobs.len();
             let weight: usize = jobs.iter().map(|job| job.weight).sum();
             let jobs = self.still_wanted(jobs);
             let commits = self.shared.commits.load(Ordering::Relaxed);
@@ -162,7 +158,6 @@ impl<D: Domain> Committer<D> {
                 break;
             }
         }
-        // What was submitted while the stop was on its way is answered by dropping its sender.
     }
 
     /// Leaves out what waited behind a frozen sibling for so long that its caller was told so.

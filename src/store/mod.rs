@@ -25,7 +25,6 @@ pub mod verify;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{SyncSender, TrySendError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -44,7 +43,8 @@ use crate::event::Recorded;
 use crate::types::limit::MAX_WAITING_BYTES;
 use crate::types::seq::Seq;
 use crate::types::time::Clock;
-use commit::{Committer, Job, Work};
+use commit::{Committer, Job};
+use line::{Line, Refused};
 use open::Engine;
 
 /// Called by the writer thread with the records of each transaction once they are durable, before
@@ -104,7 +104,7 @@ impl<D: Domain> Shared<D> {
 /// A store that is open for writing.
 pub struct Store<D: Domain> {
     shared: Arc<Shared<D>>,
-    work: SyncSender<Work<D>>,
+    work: Arc<Line<D>>,
     writer: Option<JoinHandle<()>>,
     path: Option<PathBuf>,
 }
@@ -167,13 +167,13 @@ impl<D: Domain> Store<D> {
             return Err(SubmitError::Busy);
         }
         let (job, receipt) = Job::new(command, weight);
-        self.work.try_send(Work::Command(job)).map_err(|e| {
+        self.work.push(job).map_err(|refused| {
             self.shared
                 .waiting_bytes
                 .fetch_sub(weight, Ordering::AcqRel);
-            match e {
-                TrySendError::Full(_) => SubmitError::Busy,
-                TrySendError::Disconnected(_) => SubmitError::Closed,
+            match refused {
+                Refused::Full => SubmitError::Busy,
+                Refused::Closed => SubmitError::Closed,
             }
         })?;
         Ok(receipt)
@@ -260,8 +260,7 @@ impl<D: Domain> Store<D> {
 
     fn shut_down(&mut self) {
         if let Some(writer) = self.writer.take() {
-            // The line may be full; the writer empties it, so this send makes progress.
-            let _ = self.work.send(Work::Stop);
+            self.work.close();
             let _ = writer.join();
             self.shared.set_engine(None);
         }
