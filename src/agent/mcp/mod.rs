@@ -1,13 +1,14 @@
 //! The MCP face: what a host's model can do with an identity.
 //!
 //! - [`transport`]: lines in and out; nothing but JSON-RPC leaves through standard output.
-//! - [`server`]: the list of tools and their dispatch. [`args`] and [`reply`] are their types,
+//! - [`server`]: the connection. [`catalog`]: the list of tools and their dispatch. [`args`] and [`reply`] are their types,
 //!   [`schema`] turns these into JSON Schema, [`error`] is how they say no.
 //! - [`tool`]: what each of them does.
 //! - [`notes`]: what failed, told with the next answer.
 //! - [`render`]: how a peer's words are shown.
 
 pub mod args;
+pub mod catalog;
 pub mod error;
 pub mod notes;
 pub mod render;
