@@ -72,6 +72,8 @@ mod secrets;
 #[cfg(feature = "identity")]
 mod signed_properties;
 #[cfg(feature = "testkit")]
+mod simulation;
+#[cfg(feature = "testkit")]
 mod store_basics;
 #[cfg(feature = "testkit")]
 mod support;
