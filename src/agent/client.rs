@@ -5,6 +5,7 @@
 //! proxy of the environment is used, because a relay is usually this very machine.
 
 use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use reqwest::{Client, RequestBuilder, Response, StatusCode, Url, redirect};
@@ -117,7 +118,7 @@ pub struct RelayUrlError {
 #[derive(Clone, Debug)]
 pub struct RelayClient {
     url: RelayUrl,
-    http: Client,
+    http: Arc<RwLock<Client>>,
 }
 
 /// What a relay did with a message.
@@ -159,6 +160,18 @@ impl CallError {
     }
 }
 
+fn new_client() -> Result<Client, ClientError> {
+    Client::builder()
+        .connect_timeout(CONNECT)
+        .redirect(redirect::Policy::none())
+        .no_proxy()
+        .pool_idle_timeout(Duration::from_secs(20))
+        .build()
+        .map_err(|e| ClientError {
+            reason: e.to_string(),
+        })
+}
+
 impl RelayClient {
     /// One client for all relays.
     ///
@@ -166,20 +179,12 @@ impl RelayClient {
     ///
     /// When the HTTP library cannot be set up.
     pub fn all(urls: &[RelayUrl]) -> Result<Vec<RelayClient>, ClientError> {
-        let http = Client::builder()
-            .connect_timeout(CONNECT)
-            .redirect(redirect::Policy::none())
-            .no_proxy()
-            .pool_idle_timeout(Duration::from_secs(20))
-            .build()
-            .map_err(|e| ClientError {
-                reason: e.to_string(),
-            })?;
+        let http = new_client()?;
         Ok(urls
             .iter()
             .map(|url| RelayClient {
                 url: url.clone(),
-                http: http.clone(),
+                http: Arc::new(RwLock::new(http.clone())),
             })
             .collect())
     }
@@ -188,6 +193,22 @@ impl RelayClient {
     #[must_use]
     pub fn url(&self) -> &str {
         self.url.as_str()
+    }
+
+    /// Forgets its open connections: after the machine slept, nobody is at their other end. Calls
+    /// that are under way keep theirs.
+    pub fn renew(&self) {
+        match new_client() {
+            Ok(client) => *self.http.write().unwrap_or_else(PoisonError::into_inner) = client,
+            Err(e) => tracing::debug!("connections to {} are kept: {e}", self.url),
+        }
+    }
+
+    fn http(&self) -> Client {
+        self.http
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// `POST /send`.
@@ -238,7 +259,7 @@ impl RelayClient {
             ("max", max.to_string()),
         ];
         let request = self
-            .http
+            .http()
             .get(self.path("recv"))
             .query(&query)
             .timeout(wait.saturating_add(POLL_GRACE));
@@ -299,7 +320,7 @@ impl RelayClient {
     ///
     /// [`CallError`].
     pub async fn roster(&self) -> Result<RosterReply, CallError> {
-        let request = self.http.get(self.path("roster")).timeout(SHORT);
+        let request = self.http().get(self.path("roster")).timeout(SHORT);
         let bytes = self.json(request).await?;
         serde_json::from_slice(&bytes).map_err(protocol)
     }
@@ -314,7 +335,7 @@ impl RelayClient {
         body: &(impl Serialize + Sync),
         limit: Duration,
     ) -> Result<Response, CallError> {
-        let request = self.http.post(self.path(name)).json(body).timeout(limit);
+        let request = self.http().post(self.path(name)).json(body).timeout(limit);
         request.send().await.map_err(|e| transport(&e))
     }
 

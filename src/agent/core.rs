@@ -1,9 +1,10 @@
 //! What every part of a channel server shares.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use super::client::RelayClient;
 use super::clock::{OsEntropy, SystemClock};
@@ -11,6 +12,7 @@ use super::config::AgentConfig;
 use super::lease::{LeaseState, Right};
 use super::ledger::{Ledger, LedgerError};
 use super::peers_file::PeersFile;
+use super::roster::Memory;
 use super::trouble::Told;
 use crate::crypto::sign::SigningIdentity;
 use crate::domain::decide::agent::{AgentCommand, AgentRefusal, AgentReply, Lease};
@@ -76,10 +78,16 @@ pub struct Core {
     pub relays: Vec<Arc<Relay>>,
     /// What went wrong and was told.
     pub told: Told,
+    /// What was seen of others' announcements.
+    pub roster: Memory,
     /// What the session works on.
     pub summary: Mutex<String>,
     /// Rings when the summary changed.
     pub summary_changed: Notify,
+    /// Counts how often the machine woke up, or its clock jumped.
+    pub woke: watch::Sender<u64>,
+    /// Signed time of the last announcement: they only grow, because an older one is not believed.
+    pub announced: AtomicU64,
     /// The time.
     pub clock: SystemClock,
     /// Randomness.

@@ -13,9 +13,10 @@ use super::clock::jitter;
 use super::core::{ActError, Core, Relay};
 use crate::crypto::hash::sha256;
 use crate::domain::decide::agent::{
-    AgentCommand, AgentRefusal, AgentReply, Lease, Receive, Reception, Window,
+    AgentCommand, AgentRefusal, AgentReply, DirectoryCommand, Lease, Receive, Reception, Window,
 };
 use crate::domain::gate::{self, Outcome, Reject};
+use crate::domain::machine::presence::is_goodbye;
 use crate::domain::query::agent as query;
 use crate::event::agent::{MailKind, MailStatus};
 use crate::types::id::Fingerprint;
@@ -48,9 +49,15 @@ pub async fn run(core: Arc<Core>, relay: Arc<Relay>) {
 async fn poll(core: &Core, relay: &Relay, lease: &Lease) {
     let me = core.route();
     let mut failures: u32 = 0;
+    let mut woke = core.woke.subscribe();
     loop {
         let asked = Instant::now();
-        match relay.client.recv(&me, WAIT, BATCH).await {
+        let answer = tokio::select! {
+            answer = relay.client.recv(&me, WAIT, BATCH) => answer,
+            // Nobody may be at the other end of this connection any more.
+            _ = woke.changed() => continue,
+        };
+        match answer {
             Ok(reply) => {
                 if failures > 0 {
                     tracing::info!("receiving from {} again", relay.client.url());
@@ -166,15 +173,18 @@ async fn decide(
     let mut known = known.into_iter();
     let mut places = vec![];
     let mut commands = vec![];
+    let mut goodbyes = vec![];
     for (place, message) in messages.into_iter().enumerate() {
         let Some(message) = message else { continue };
         let Some((peer, seen)) = known.next() else {
             continue;
         };
         let fingerprint = message.from.fingerprint();
+        let goodbye = goodbye(core, &message);
         if let Some(command) = gate_one(core, lease, message, peer, seen) {
             places.push((place, fingerprint));
             commands.push(command);
+            goodbyes.extend(goodbye);
         }
     }
     let mut outcomes: Vec<Result<(), Undecided>> = deliveries.iter().map(|_| Ok(())).collect();
@@ -184,7 +194,27 @@ async fn decide(
             *outcome = Err(e);
         }
     }
+    // What a good-bye tells is worth a try, not a message.
+    for answer in core.submit_all(goodbyes).await {
+        if let Err(e) = answer {
+            tracing::debug!("a good-bye is not remembered: {e}");
+        }
+    }
     Ok(outcomes)
+}
+
+/// What a message says about the end of its sender's session, if it is a good-bye. Whether its
+/// signature holds is for the gate to say.
+fn goodbye(core: &Core, message: &Message) -> Option<AgentCommand> {
+    let session = message.reply_route()?.session?;
+    (message.kind == MessageKind::Message && is_goodbye(&message.text, &session)).then_some(
+        AgentCommand::Directory(DirectoryCommand::Closed {
+            own: core.me,
+            key: message.from,
+            session,
+            ts: message.ts,
+        }),
+    )
 }
 
 /// The message of a delivery, unless it is none or one of ours.
