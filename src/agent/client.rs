@@ -198,7 +198,6 @@ impl CallError {
         }
     }
 }
-
 impl RelayClient {
     /// One client for all relays.
     ///

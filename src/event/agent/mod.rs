@@ -7,10 +7,17 @@
 //! - `policy`: who may write to us, and who polls for a session.
 //! - `outbox`: signed messages on their way to relays.
 //! - `mailbox`: received messages, replay protection, wake-up notices.
+//! - `directory`: whose sessions there are, and what is not to be remembered.
 
+mod directory;
 mod mailbox;
 mod outbox;
 mod policy;
+
+pub use directory::{
+    ExpiredDismissed, ForgetReason, PeerForgotten, SessionClosed, SessionsForgotten, SessionsSeen,
+    Sighting,
+};
 
 pub use mailbox::{
     Acknowledged, NoticeChange, NoticeChanged, NoticePath, Received, ReceivedExpired,
@@ -97,6 +104,11 @@ agent_events!(
     ReplaySeen,
     ReplayForgotten,
     PeersFileAdopted,
+    SessionsSeen,
+    SessionClosed,
+    SessionsForgotten,
+    ExpiredDismissed,
+    PeerForgotten,
 );
 
 fn hex(bytes: &[u8]) -> String {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::directory::DirectoryCommand;
 use crate::domain::machine::notice::NoticeStep;
 use crate::event::agent::{AttemptError, MailKind, MailStatus, NoticePath, Origin};
 use crate::types::id::{MsgId, PublicKey, SessionId};
@@ -304,6 +305,8 @@ pub enum AgentCommand {
         /// Now.
         now: UnixMillis,
     },
+    /// What is remembered of others, and what is not to be any more.
+    Directory(DirectoryCommand),
 }
 
 /// What became of an arriving message.
@@ -377,6 +380,13 @@ pub enum AgentReply {
     },
     /// What to do about waking the host.
     Notice(NoticeStep),
+    /// Things were forgotten.
+    Forgotten {
+        /// How many.
+        rows: usize,
+        /// Whether the call is to be repeated.
+        more: bool,
+    },
     /// The wish is fulfilled.
     Done {
         /// Whether anything changed.
@@ -498,6 +508,12 @@ pub enum AgentRefusal {
         messages: usize,
         /// Their bytes.
         bytes: u64,
+    },
+    /// What was exchanged with somebody is kept while he is admitted.
+    #[error("{petname:?} is admitted; revoke the key first")]
+    StillAdmitted {
+        /// The local name.
+        petname: String,
     },
     /// A notice id is not eight lowercase hexadecimal digits.
     #[error("a notice id has 8 lowercase hexadecimal digits")]

@@ -7,6 +7,7 @@
 //! answers of relays that arrive twice change nothing the second time.
 
 mod command;
+mod directory;
 mod mailbox;
 mod notice;
 mod outbox;
@@ -18,6 +19,7 @@ mod tests;
 use std::ops::ControlFlow;
 
 pub use command::*;
+pub use directory::DirectoryCommand;
 
 use crate::domain::projection::Projection;
 use crate::domain::projection::agent::{self as rows, MailRow, OutboxRow, seq_key};
@@ -135,6 +137,7 @@ impl Domain for Agent {
                 let floor = mailbox::newest_forgettable(tables, *before)?;
                 changed(floor.map(|floor| ReplayForgotten { floor }.into()))
             }
+            AgentCommand::Directory(command) => directory::decide(tables, command),
         }
     }
 
@@ -158,6 +161,7 @@ impl Domain for Agent {
     fn releases(event: &AgentEvent) -> &[Seq] {
         match event {
             AgentEvent::OutboxResigned(e) => std::slice::from_ref(&e.replaced),
+            AgentEvent::PeerForgotten(e) => &e.bodies,
             _ => &[],
         }
     }
@@ -216,7 +220,8 @@ fn lease_of(command: &AgentCommand) -> Option<&Lease> {
         | AgentCommand::RecordAccepted { .. }
         | AgentCommand::RecordRefused { .. }
         | AgentCommand::Resign { .. }
-        | AgentCommand::ForgetReplay { .. } => None,
+        | AgentCommand::ForgetReplay { .. }
+        | AgentCommand::Directory(_) => None,
     }
 }
 

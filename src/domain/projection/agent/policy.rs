@@ -117,7 +117,12 @@ impl Projection<AgentEvent> for Peers {
             | AgentEvent::NoticeChanged(_)
             | AgentEvent::ReplaySeen(_)
             | AgentEvent::ReplayForgotten(_)
-            | AgentEvent::PeersFileAdopted(_) => {}
+            | AgentEvent::PeersFileAdopted(_)
+            | AgentEvent::SessionsSeen(_)
+            | AgentEvent::SessionClosed(_)
+            | AgentEvent::SessionsForgotten(_)
+            | AgentEvent::ExpiredDismissed(_)
+            | AgentEvent::PeerForgotten(_) => {}
         }
         Ok(())
     }
@@ -191,7 +196,12 @@ impl Projection<AgentEvent> for PeersFile {
             | AgentEvent::Acknowledged(_)
             | AgentEvent::NoticeChanged(_)
             | AgentEvent::ReplaySeen(_)
-            | AgentEvent::ReplayForgotten(_) => {}
+            | AgentEvent::ReplayForgotten(_)
+            | AgentEvent::SessionsSeen(_)
+            | AgentEvent::SessionClosed(_)
+            | AgentEvent::SessionsForgotten(_)
+            | AgentEvent::ExpiredDismissed(_)
+            | AgentEvent::PeerForgotten(_) => {}
         }
         Ok(())
     }
@@ -268,7 +278,12 @@ impl Projection<AgentEvent> for Sessions {
             | AgentEvent::NoticeChanged(_)
             | AgentEvent::ReplaySeen(_)
             | AgentEvent::ReplayForgotten(_)
-            | AgentEvent::PeersFileAdopted(_) => return Ok(()),
+            | AgentEvent::PeersFileAdopted(_)
+            | AgentEvent::SessionsSeen(_)
+            | AgentEvent::SessionClosed(_)
+            | AgentEvent::SessionsForgotten(_)
+            | AgentEvent::ExpiredDismissed(_)
+            | AgentEvent::PeerForgotten(_) => return Ok(()),
         };
         let key = session.as_str().as_bytes();
         let old: Option<SessionRow> = get_row(tables, TableId::Sessions, key)?;
