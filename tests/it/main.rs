@@ -39,6 +39,8 @@ mod keygen;
 ))]
 mod kill;
 mod lexer;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod mcp_discover;
 #[cfg(all(
     unix,
     feature = "agent",
@@ -61,6 +63,8 @@ mod mcp_protocol;
 mod mcp_public;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod mcp_support;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod mcp_tasks;
 #[cfg(feature = "testkit")]
 mod model_queue;
 #[cfg(feature = "testkit")]
