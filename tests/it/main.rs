@@ -67,6 +67,10 @@ mod model_queue;
 mod multiprocess;
 #[cfg(feature = "testkit")]
 mod power_cut;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod relay_client;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod relays;
 #[cfg(feature = "testkit")]
 mod schema_sync;
 #[cfg(feature = "identity")]
