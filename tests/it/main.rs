@@ -65,6 +65,8 @@ mod mcp_support;
 mod model_queue;
 #[cfg(feature = "testkit")]
 mod multiprocess;
+#[cfg(all(feature = "agent", feature = "bus", feature = "testkit"))]
+mod parsers;
 #[cfg(feature = "testkit")]
 mod power_cut;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
