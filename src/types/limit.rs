@@ -183,6 +183,10 @@ pub const MAX_PAIR_ANSWERED: usize = 1024;
 /// get another answer, in milliseconds: copies on other relays do not, a repetition on purpose does.
 pub const PAIR_ANSWER_AGAIN_MS: u64 = 10 * 60_000;
 
+/// Age in milliseconds of a signature at which an unsent pairing message is signed anew: the
+/// longest wait between two attempts, so that each is made with a fresh one once a relay is down.
+pub const CONTROL_RESIGN_MS: u64 = 60_000;
+
 /// Keys whose requests are ignored.
 pub const MAX_BLOCKED_KEYS: usize = 1024;
 
