@@ -11,7 +11,7 @@ use interlink::domain::decide::agent::{Agent, AgentCommand, AgentReply};
 use interlink::domain::decide::bus::{Bus, BusCommand};
 use interlink::domain::projection::apply_all;
 use interlink::domain::tables::MemTables;
-use interlink::event::bus::SeenAt;
+use interlink::event::bus::{SeenAt, SignedAt};
 use interlink::event::kind::{EventKind, StoreKind};
 use interlink::event::{Recorded, StoredEvent};
 use interlink::store::{Location, Mode, OpenOptions, Reader, Store};
@@ -100,6 +100,37 @@ fn write_history(path: &Path) {
     store.close();
 }
 
+/// A board that checks signatures.
+fn write_presence_history(path: &Path) {
+    let clock = clock();
+    let options = OpenOptions::exclusive(Location::File(path.to_owned()));
+    let store = Store::<Bus>::open(options, clock.clone(), None).unwrap();
+    let announce = |entry: &str, ts: u64| BusCommand::AnnounceSigned {
+        entry: entry.into(),
+        announcement: payload(ts, 80).into(),
+        ts: START.plus(ts),
+        max_entries: 8,
+        max_per_key: 2,
+    };
+    run(&store, announce("k#one", 1));
+    run(&store, announce("k#two", 2));
+    clock.advance(1000);
+    run(&store, announce("k#three", 3));
+    let entries = vec![SignedAt {
+        entry: "k#two".into(),
+        ts: START.plus(4),
+    }];
+    run(&store, BusCommand::Signed { entries });
+    let leave = BusCommand::UnregisterSigned {
+        entry: "k#two".into(),
+        ts: START.plus(5),
+    };
+    run(&store, leave);
+    let before = START.plus(1);
+    run(&store, BusCommand::ForgetSigned { before });
+    store.close();
+}
+
 /// A history of an identity, in the way of the one in the test kit with this name.
 type AgentHistory = fn(UnixMillis, &mut dyn FnMut(AgentCommand) -> AgentReply);
 
@@ -119,7 +150,10 @@ fn logs<D: Domain>() -> Vec<(&'static str, Box<dyn Fn(&Path)>)> {
         Box::new(move |path| write_agent_history(path, history))
     };
     match D::KIND {
-        StoreKind::Bus => vec![("bus-v1", Box::new(write_history))],
+        StoreKind::Bus => vec![
+            ("bus-v1", Box::new(write_history)),
+            ("bus-presence", Box::new(write_presence_history)),
+        ],
         StoreKind::Agent => vec![
             ("agent-v1", of_agent(agent_history)),
             ("agent-pairing", of_agent(pairing_history)),

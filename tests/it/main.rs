@@ -37,6 +37,14 @@ mod keygen;
 ))]
 mod kill;
 mod lexer;
+#[cfg(all(
+    unix,
+    feature = "agent",
+    feature = "bus",
+    feature = "cli",
+    feature = "testkit"
+))]
+mod mcp_end;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod mcp_life;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
@@ -71,6 +79,8 @@ mod schema_wire;
 mod secrets;
 #[cfg(feature = "identity")]
 mod signed_properties;
+#[cfg(feature = "testkit")]
+mod simulation;
 #[cfg(feature = "testkit")]
 mod store_basics;
 #[cfg(feature = "testkit")]
