@@ -64,6 +64,8 @@ mod model_queue;
 #[cfg(feature = "testkit")]
 mod multiprocess;
 #[cfg(feature = "testkit")]
+mod pairing;
+#[cfg(feature = "testkit")]
 mod power_cut;
 #[cfg(feature = "testkit")]
 mod schema_sync;

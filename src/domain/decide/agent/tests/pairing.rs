@@ -1086,6 +1086,36 @@ fn a_decline_is_recorded_and_changes_nothing() {
 }
 
 #[test]
+fn revoking_a_key_calls_our_request_to_it_off() {
+    let by_tool = |rig: &mut Rig| drop(rig.remove("ann"));
+    let by_file = |rig: &mut Rig| drop(rig.import(&[], 1).unwrap());
+    let revocations: [&dyn Fn(&mut Rig); 2] = [&by_tool, &by_file];
+    for revoke in revocations {
+        let mut rig = Rig::new();
+        let lease = rig.take("a", 1);
+        rig.add("ann", 1).unwrap();
+        rig.request(&lease, 1, "r", "ann").unwrap();
+        revoke(&mut rig);
+        assert!(query::outbound(&rig.tables).unwrap().is_empty());
+        assert_eq!(
+            rig.acceptance(&lease, 1, Some("r"), 0),
+            Acceptance::Unsolicited
+        );
+        assert_eq!(rig.petname(1), None);
+    }
+    let mut rig = Rig::new();
+    let lease = rig.take("a", 1);
+    rig.add("ann", 1).unwrap();
+    rig.request(&lease, 1, "r", "ann").unwrap();
+    rig.import(&[("anna", 1)], 1).unwrap();
+    assert_eq!(
+        query::outbound(&rig.tables).unwrap().len(),
+        1,
+        "another name is no revocation"
+    );
+}
+
+#[test]
 fn decisions_are_remembered_up_to_a_bound() {
     let mut rig = Rig::new();
     let lease = rig.take("a", 1);
