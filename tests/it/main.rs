@@ -69,6 +69,8 @@ mod mcp_tasks;
 mod model_queue;
 #[cfg(feature = "testkit")]
 mod multiprocess;
+#[cfg(feature = "testkit")]
+mod pairing;
 #[cfg(all(feature = "agent", feature = "bus", feature = "testkit"))]
 mod parsers;
 #[cfg(feature = "testkit")]

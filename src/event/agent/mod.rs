@@ -8,17 +8,19 @@
 //! - `outbox`: signed messages on their way to relays.
 //! - `mailbox`: received messages, replay protection, wake-up notices.
 //! - `directory`: whose sessions there are, and what is not to be remembered.
+//! - `pairing`: how strangers become peers.
 
 mod directory;
 mod mailbox;
 mod outbox;
+mod pairing;
 mod policy;
 
+pub(crate) use directory::directory_event;
 pub use directory::{
     ExpiredDismissed, ForgetReason, PeerForgotten, SessionClosed, SessionsForgotten, SessionsSeen,
     Sighting,
 };
-
 pub use mailbox::{
     Acknowledged, NoticeChange, NoticeChanged, NoticePath, Received, ReceivedExpired,
     ReplayForgotten, ReplaySeen,
@@ -26,6 +28,12 @@ pub use mailbox::{
 pub use outbox::{
     AttemptError, MailKind, MailStatus, OutboxAccepted, OutboxAttempted, OutboxQueued,
     OutboxRefused, OutboxResigned,
+};
+pub(crate) use pairing::pairing_event;
+pub use pairing::{
+    ConflictReason, ConsentDeclined, KeyBlocked, KeyUnblocked, KnockAnswered, KnockEnd,
+    KnockReceived, KnockResolved, OutboxRequeued, PairConflictResolved, PairConflicted,
+    PairNewsSeen, PairRequestEnded, PairRequested, Question, RequestEnd,
 };
 pub use policy::{
     LeaseReleased, LeaseTaken, Origin, PeerAdded, PeerRemoved, PeersFileAdopted, PeersPublished,
@@ -109,6 +117,19 @@ agent_events!(
     SessionsForgotten,
     ExpiredDismissed,
     PeerForgotten,
+    // Pairing.
+    PairRequested,
+    PairRequestEnded,
+    KnockReceived,
+    KnockResolved,
+    KnockAnswered,
+    PairConflicted,
+    PairConflictResolved,
+    KeyBlocked,
+    KeyUnblocked,
+    PairNewsSeen,
+    OutboxRequeued,
+    ConsentDeclined,
 );
 
 fn hex(bytes: &[u8]) -> String {
