@@ -24,7 +24,6 @@ use super::trouble::Told;
 use super::{poll, presence, pump, wake};
 use crate::crypto::sign::SigningIdentity;
 use crate::domain::decide::agent::{AgentCommand, DirectoryCommand};
-use crate::domain::machine::outbox::RelayHealth;
 use crate::domain::query::agent as query;
 use crate::keystore::LoadKeyError;
 use crate::store::{Location, OpenOptions};
@@ -84,14 +83,7 @@ fn build(config: AgentConfig, identity: SigningIdentity) -> Result<Arc<Core>, St
         .unwrap_or_else(|| me.fingerprint().to_string());
     let relays = RelayClient::all(&config.relays)?
         .into_iter()
-        .map(|client| {
-            Arc::new(Relay {
-                client,
-                health: Mutex::new(RelayHealth::new()),
-                back: Notify::new(),
-                last: Mutex::default(),
-            })
-        })
+        .map(|client| Arc::new(Relay::new(client)))
         .collect();
     Ok(Arc::new(Core {
         identity,

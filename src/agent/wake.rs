@@ -36,9 +36,5 @@ fn look(core: &Core, watch: &mut Watch, wall: UnixMillis, mono: Duration) {
             tracing::info!("the clock went back {} s: announcing anew", ms / 1000);
         }
     }
-    for relay in &core.relays {
-        relay.client.renew();
-        relay.back.notify_one();
-    }
-    core.woke.send_modify(|times| *times += 1);
+    core.wake();
 }

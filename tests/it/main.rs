@@ -22,6 +22,8 @@ mod freeze;
 mod gate_scenarios;
 #[cfg(feature = "testkit")]
 mod golden;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod hostile_relay;
 #[cfg(feature = "bus")]
 mod http;
 #[cfg(feature = "bus")]
@@ -67,8 +69,14 @@ mod mcp_tasks;
 mod model_queue;
 #[cfg(feature = "testkit")]
 mod multiprocess;
+#[cfg(all(feature = "agent", feature = "bus", feature = "testkit"))]
+mod parsers;
 #[cfg(feature = "testkit")]
 mod power_cut;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod relay_client;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod relays;
 #[cfg(feature = "testkit")]
 mod schema_sync;
 #[cfg(feature = "identity")]
