@@ -3,6 +3,8 @@
 
 #[cfg(all(feature = "persist", feature = "cli"))]
 mod admin;
+#[cfg(all(unix, feature = "cli", feature = "testkit"))]
+mod admin_sessions;
 mod architecture;
 #[cfg(all(feature = "bus", feature = "cli"))]
 mod bus_process;
