@@ -1,7 +1,7 @@
 //! One relay wants to do harm, another is fine: mail goes on through the good one, the bad one is
 //! asked at a bounded pace, and nothing that it says grows this process.
 
-mod server;
+pub(crate) mod server;
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -384,10 +384,7 @@ fn announced(seed: u8, session: &str) -> Value {
         session_id: session.into(),
         ..SessionInfo::default()
     };
-    let now = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap();
-    let ts = UnixMillis(u64::try_from(now.as_millis()).unwrap());
+    let ts = UnixMillis(crate::relays::now_ms());
     let announcement = Announcement::sign(&identity, "n".into(), info, ts);
     serde_json::to_value(announcement).unwrap()
 }
