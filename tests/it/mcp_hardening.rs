@@ -212,3 +212,24 @@ fn a_session_is_announced_at_its_start_and_never_after_its_leave() {
     let leave = routes.iter().position(|r| r == "POST /unregister").unwrap();
     assert!(last < leave, "{routes:?}");
 }
+
+#[test]
+fn a_relay_that_hangs_keeps_no_other_one_from_hearing_of_the_end() {
+    let hangs = Hostile::start(|_| Act::Silence);
+    let routes: Arc<Mutex<Vec<String>>> = Arc::default();
+    let into = Arc::clone(&routes);
+    let good = Hostile::start(move |r| {
+        into.lock().unwrap().push(r.route.clone());
+        match r.route.as_str() {
+            "GET /recv" => Act::Silence,
+            _ => Act::Reply(202, String::new()),
+        }
+    });
+    let heard = |route: &str| routes.lock().unwrap().iter().any(|r| r == route);
+    let home = Home::new(1);
+    let mut agent = home.start(&format!("{},{}", hangs.url(), good.url()), "s");
+    eventually("an announcement", || heard("POST /announce").then_some(()));
+    agent.close_stdin();
+    agent.wait();
+    eventually("the leave", || heard("POST /unregister").then_some(()));
+}
