@@ -447,3 +447,31 @@ fn keys_of_deliveries_go_back_as_they_came_and_only_to_their_relay() {
     }
     scene.mail_goes_on("and later");
 }
+
+/// Takes the time that it needs: the process has to stand still for longer than a busy machine
+/// would make it.
+#[test]
+fn who_stood_still_for_long_asks_and_announces_anew_at_once() {
+    if std::env::var_os("INTERLINK_LONG").is_none_or(|v| v != "1") {
+        return;
+    }
+    let relay = Hostile::start(dull);
+    let home = Home::new(1);
+    let agent = home.start(&relay.url(), "s");
+    let seen = Arc::clone(&relay.seen);
+    eventually("the first poll", || (count(&seen.recv) > 0).then_some(()));
+    agent.signal("STOP");
+    std::thread::sleep(Duration::from_secs(31));
+    let (polls, announced) = (count(&seen.recv), count(&seen.announce));
+    let woke = Instant::now();
+    agent.signal("CONT");
+    eventually("a new poll and a new announcement", || {
+        (count(&seen.recv) > polls && count(&seen.announce) > announced).then_some(())
+    });
+    assert!(
+        woke.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        woke.elapsed()
+    );
+    assert!(agent.stderr().contains("connecting anew"));
+}
