@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinSet;
 
 use super::client::{ClientError, RelayClient};
@@ -22,7 +22,6 @@ use super::trouble::Told;
 use super::{poll, presence, pump};
 use crate::crypto::sign::SigningIdentity;
 use crate::domain::decide::agent::AgentCommand;
-use crate::domain::machine::outbox::RelayHealth;
 use crate::domain::query::agent as query;
 use crate::keystore::LoadKeyError;
 use crate::store::{Location, OpenOptions};
@@ -81,14 +80,7 @@ fn build(config: AgentConfig, identity: SigningIdentity) -> Result<Arc<Core>, St
         .unwrap_or_else(|| me.fingerprint().to_string());
     let relays = RelayClient::all(&config.relays)?
         .into_iter()
-        .map(|client| {
-            Arc::new(Relay {
-                client,
-                health: Mutex::new(RelayHealth::new()),
-                back: Notify::new(),
-                last: Mutex::default(),
-            })
-        })
+        .map(|client| Arc::new(Relay::new(client)))
         .collect();
     Ok(Arc::new(Core {
         identity,
@@ -102,6 +94,7 @@ fn build(config: AgentConfig, identity: SigningIdentity) -> Result<Arc<Core>, St
         told: Told::default(),
         summary: Mutex::default(),
         summary_changed: Notify::new(),
+        woke: watch::Sender::new(0),
         clock: SystemClock,
         entropy: OsEntropy,
         config,

@@ -142,6 +142,10 @@ pub const MAX_RELAYS: usize = 16;
 /// Longest relay URL in bytes.
 pub const MAX_RELAY_URL_BYTES: usize = 512;
 
+/// Longest key of a delivery that is acknowledged, in bytes: a queue name and a number, and room
+/// for what other relays use. It is remembered for a while and sent back.
+pub const MAX_ACK_KEY_BYTES: usize = 2 * MAX_QUEUE_NAME_BYTES;
+
 /// Longest path of a file that is remembered, in bytes: what systems allow.
 pub const MAX_PATH_BYTES: usize = 4096;
 

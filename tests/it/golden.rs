@@ -143,10 +143,13 @@ fn write_agent_history(path: &Path, history: AgentHistory) {
     store.close();
 }
 
+/// Writes a history into a store.
+type Write = Box<dyn Fn(&Path)>;
+
 /// The golden logs of a kind of store, and how each is written. A log is never written again: new
 /// kinds of events get a log of their own.
-fn logs<D: Domain>() -> Vec<(&'static str, Box<dyn Fn(&Path)>)> {
-    let of_agent = |history: AgentHistory| -> Box<dyn Fn(&Path)> {
+fn logs<D: Domain>() -> Vec<(&'static str, Write)> {
+    let of_agent = |history: AgentHistory| -> Write {
         Box::new(move |path| write_agent_history(path, history))
     };
     match D::KIND {

@@ -22,6 +22,8 @@ mod freeze;
 mod gate_scenarios;
 #[cfg(feature = "testkit")]
 mod golden;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod hostile_relay;
 #[cfg(feature = "bus")]
 mod http;
 #[cfg(feature = "bus")]
