@@ -28,6 +28,21 @@ pub struct AgentConfig {
     pub resign_after_ms: u64,
     /// Whether wake-ups go through the MCP connection.
     pub channels: bool,
+    /// How much of the working directory everybody may see.
+    pub share_cwd: ShareCwd,
+}
+
+/// How much of the working directory is announced. Announcements are public to whoever can ask a
+/// relay, paired or not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ShareCwd {
+    /// The whole path, and the name of the repository.
+    Full,
+    /// Its last part, and the name of the repository.
+    #[default]
+    Basename,
+    /// Nothing.
+    None,
 }
 
 /// Where an identity's log lives.

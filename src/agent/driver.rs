@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -18,14 +19,16 @@ use super::ledger::Ledger;
 use super::lifecycle::{self, Ending, Parent};
 use super::mcp::server::{Served, serve as serve_host};
 use super::peers_file::{PeersFile, PeersFileError};
+use super::roster::Memory;
 use super::trouble::Told;
-use super::{poll, presence, pump};
+use super::{poll, presence, pump, wake};
 use crate::crypto::sign::SigningIdentity;
-use crate::domain::decide::agent::AgentCommand;
+use crate::domain::decide::agent::{AgentCommand, DirectoryCommand};
 use crate::domain::query::agent as query;
 use crate::keystore::LoadKeyError;
 use crate::store::{Location, OpenOptions};
 use crate::types::id::MsgId;
+use crate::types::limit::DIRECTORY_RETENTION_MS;
 use crate::types::route::Route;
 use crate::types::time::{Clock as _, UnixMillis};
 use crate::wire::envelope::{Draft, Message, MessageKind};
@@ -92,9 +95,11 @@ fn build(config: AgentConfig, identity: SigningIdentity) -> Result<Arc<Core>, St
         lease: LeaseState::default(),
         relays,
         told: Told::default(),
+        roster: Memory::default(),
         summary: Mutex::default(),
         summary_changed: Notify::new(),
         woke: watch::Sender::new(0),
+        announced: AtomicU64::new(0),
         clock: SystemClock,
         entropy: OsEntropy,
         config,
@@ -136,6 +141,7 @@ fn parts(core: &Arc<Core>, refuse: oneshot::Sender<PeersFileError>) -> JoinSet<(
         parts.spawn(pump::run(Arc::clone(core), Arc::clone(relay)));
     }
     parts.spawn(presence::run(Arc::clone(core)));
+    parts.spawn(wake::run(Arc::clone(core)));
     parts.spawn({
         let core = Arc::clone(core);
         async move { lease::keep(&core).await }
@@ -199,7 +205,8 @@ async fn watch_peers(core: Arc<Core>, refuse: oneshot::Sender<PeersFileError>) {
     }
 }
 
-/// Forgets ids of messages that are too old to be accepted anyway, with a day to spare.
+/// Forgets ids of messages that are too old to be accepted anyway, with a day to spare, and sessions
+/// that nobody saw or wrote to for long.
 async fn sweep(core: Arc<Core>) {
     const SPARE_MS: u64 = 86_400_000;
     loop {
@@ -215,8 +222,13 @@ async fn sweep(core: Arc<Core>) {
             before: now.minus(keep),
             now,
         };
-        if let Err(e) = core.submit(command).await {
-            tracing::debug!("sweep: {e}");
+        let unused = DirectoryCommand::ExpireSessions {
+            before: now.minus(DIRECTORY_RETENTION_MS),
+        };
+        for command in [command, AgentCommand::Directory(unused)] {
+            if let Err(e) = core.submit(command).await {
+                tracing::debug!("sweep: {e}");
+            }
         }
     }
 }

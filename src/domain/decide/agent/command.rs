@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::directory::DirectoryCommand;
 use super::pairing::command::{PairingCommand, PairingRefusal, PairingReply};
 use crate::domain::machine::notice::NoticeStep;
 use crate::event::agent::{AttemptError, MailKind, MailStatus, NoticePath, Origin};
@@ -307,6 +308,8 @@ pub enum AgentCommand {
     },
     /// Something about pairing.
     Pairing(PairingCommand),
+    /// What is remembered of others, and what is not to be any more.
+    Directory(DirectoryCommand),
 }
 
 /// What became of an arriving message.
@@ -380,6 +383,13 @@ pub enum AgentReply {
     },
     /// What to do about waking the host.
     Notice(NoticeStep),
+    /// Things were forgotten.
+    Forgotten {
+        /// How many.
+        rows: usize,
+        /// Whether the call is to be repeated.
+        more: bool,
+    },
     /// The wish is fulfilled.
     Done {
         /// Whether anything changed.
@@ -503,6 +513,12 @@ pub enum AgentRefusal {
         messages: usize,
         /// Their bytes.
         bytes: u64,
+    },
+    /// What was exchanged with somebody is kept while he is admitted.
+    #[error("{petname:?} is admitted; revoke the key first")]
+    StillAdmitted {
+        /// The local name.
+        petname: String,
     },
     /// A notice id is not eight lowercase hexadecimal digits.
     #[error("a notice id has 8 lowercase hexadecimal digits")]

@@ -7,6 +7,7 @@
 //! answers of relays that arrive twice change nothing the second time.
 
 mod command;
+mod directory;
 mod mailbox;
 mod notice;
 mod outbox;
@@ -19,6 +20,7 @@ mod tests;
 use std::ops::ControlFlow;
 
 pub use command::*;
+pub use directory::DirectoryCommand;
 pub use pairing::command::*;
 
 use crate::domain::projection::Projection;
@@ -138,6 +140,7 @@ impl Domain for Agent {
                 changed(floor.map(|floor| ReplayForgotten { floor }.into()))
             }
             AgentCommand::Pairing(command) => pairing::decide(view, command),
+            AgentCommand::Directory(command) => directory::decide(tables, command),
         }
     }
 
@@ -163,6 +166,7 @@ impl Domain for Agent {
         match event {
             AgentEvent::OutboxResigned(e) => std::slice::from_ref(&e.replaced),
             AgentEvent::OutboxRequeued(e) => std::slice::from_ref(&e.replaced),
+            AgentEvent::PeerForgotten(e) => &e.bodies,
             _ => &[],
         }
     }
@@ -222,7 +226,8 @@ fn lease_of(command: &AgentCommand) -> Option<&Lease> {
         | AgentCommand::RecordAccepted { .. }
         | AgentCommand::RecordRefused { .. }
         | AgentCommand::Resign { .. }
-        | AgentCommand::ForgetReplay { .. } => None,
+        | AgentCommand::ForgetReplay { .. }
+        | AgentCommand::Directory(_) => None,
     }
 }
 
