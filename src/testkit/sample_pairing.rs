@@ -73,6 +73,7 @@ pub fn pairing_event(kind: EventKind, rng: &mut Rng) -> Option<AgentEvent> {
         EventKind::KnockResolved => AgentEvent::KnockResolved(KnockResolved {
             key: key_,
             request_id,
+            session: session_,
             ts: time(rng),
             end: [
                 KnockEnd::Accepted,

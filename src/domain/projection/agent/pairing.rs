@@ -340,7 +340,7 @@ fn conflicted(
 pub enum NewsKind {
     /// A stranger asks to be admitted.
     Knock,
-    /// A request of ours was accepted.
+    /// A request of ours was accepted, or the operator accepted a stranger's at the terminal.
     Paired,
     /// A request of ours was accepted, but its name is taken.
     Conflict,
@@ -394,7 +394,14 @@ impl Projection<AgentEvent> for PairNews {
                 tell(tables, rec.seq, &e.session, NewsKind::Knock, e.key)
             }
             AgentEvent::KnockReceived(_) => Ok(()),
-            AgentEvent::KnockResolved(e) => settle(tables, NewsKind::Knock, &e.key),
+            AgentEvent::KnockResolved(e) => {
+                settle(tables, NewsKind::Knock, &e.key)?;
+                if e.end == KnockEnd::Accepted && e.origin == Some(Origin::Admin) {
+                    // What a session does itself is no news to it.
+                    tell(tables, rec.seq, &e.session, NewsKind::Paired, e.key)?;
+                }
+                Ok(())
+            }
             AgentEvent::PairRequestEnded(e) => match e.end {
                 RequestEnd::Accepted => tell(tables, rec.seq, &e.session, NewsKind::Paired, e.key),
                 RequestEnd::Expired => tell(tables, rec.seq, &e.session, NewsKind::Expired, e.key),
