@@ -7,8 +7,8 @@
 //! - `policy`: who may write to us, and who polls for a session.
 //! - `outbox`: signed messages on their way to relays.
 //! - `mailbox`: received messages, replay protection, wake-up notices.
-//! - `directory`: whose sessions there are, and what is not to be remembered.
 //! - `pairing`: how strangers become peers.
+//! - `directory`: whose sessions there are, and what is not to be remembered.
 
 mod directory;
 mod mailbox;
@@ -16,11 +16,11 @@ mod outbox;
 mod pairing;
 mod policy;
 
-pub(crate) use directory::directory_event;
 pub use directory::{
     ExpiredDismissed, ForgetReason, PeerForgotten, SessionClosed, SessionsForgotten, SessionsSeen,
     Sighting,
 };
+
 pub use mailbox::{
     Acknowledged, NoticeChange, NoticeChanged, NoticePath, Received, ReceivedExpired,
     ReplayForgotten, ReplaySeen,
@@ -112,11 +112,6 @@ agent_events!(
     ReplaySeen,
     ReplayForgotten,
     PeersFileAdopted,
-    SessionsSeen,
-    SessionClosed,
-    SessionsForgotten,
-    ExpiredDismissed,
-    PeerForgotten,
     // Pairing.
     PairRequested,
     PairRequestEnded,
@@ -130,6 +125,11 @@ agent_events!(
     PairNewsSeen,
     OutboxRequeued,
     ConsentDeclined,
+    SessionsSeen,
+    SessionClosed,
+    SessionsForgotten,
+    ExpiredDismissed,
+    PeerForgotten,
 );
 
 fn hex(bytes: &[u8]) -> String {
