@@ -21,7 +21,7 @@ use super::mcp::server::{Served, serve as serve_host};
 use super::peers_file::{PeersFile, PeersFileError};
 use super::roster::Memory;
 use super::trouble::Told;
-use super::{poll, presence, pump, wake};
+use super::{poll, presence, progress, pump, wake};
 use crate::crypto::sign::SigningIdentity;
 use crate::domain::decide::agent::{AgentCommand, DirectoryCommand};
 use crate::domain::query::agent as query;
@@ -142,6 +142,7 @@ fn parts(core: &Arc<Core>, refuse: oneshot::Sender<PeersFileError>) -> JoinSet<(
     }
     parts.spawn(presence::run(Arc::clone(core)));
     parts.spawn(wake::run(Arc::clone(core)));
+    parts.spawn(progress::run(Arc::clone(core)));
     parts.spawn({
         let core = Arc::clone(core);
         async move { lease::keep(&core).await }
@@ -242,6 +243,7 @@ async fn farewell(core: &Arc<Core>, started: UnixMillis) {
     };
     core.ledger
         .submit_and_forget(AgentCommand::ReleaseLease { lease });
+    progress::end(core);
     let announcement = Arc::new(presence::announcement(core));
     let mut calls = JoinSet::new();
     for relay in &core.relays {

@@ -3,6 +3,8 @@
 
 #[cfg(all(feature = "persist", feature = "cli"))]
 mod admin;
+#[cfg(all(unix, feature = "cli", feature = "testkit"))]
+mod admin_sessions;
 mod architecture;
 #[cfg(all(feature = "bus", feature = "cli"))]
 mod bus_process;
@@ -49,6 +51,8 @@ mod mcp_discover;
     feature = "testkit"
 ))]
 mod mcp_end;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod mcp_hardening;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod mcp_life;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
