@@ -18,6 +18,7 @@ use interlink::store::{Location, Mode, OpenOptions, Reader, Store};
 use interlink::testkit::sample::{SMALL_LIMITS, WIDE_LIMITS, enqueue, payload};
 use interlink::testkit::sample_agent::{agent_history, take_lease};
 use interlink::testkit::sample_directory::directory_history;
+use interlink::testkit::sample_pairing::pairing_history;
 use interlink::types::seq::Seq;
 
 use super::support::{START, clock, rows, run, verified};
@@ -140,6 +141,16 @@ fn write_directory_history(path: &Path) {
     store.close();
 }
 
+/// How an identity's strangers become peers.
+fn write_pairing_history(path: &Path) {
+    let options = OpenOptions::shared(Location::File(path.to_owned()));
+    let store = Store::<Agent>::open(options, clock(), None).unwrap();
+    pairing_history(START, &mut |command| {
+        store.submit(command).unwrap().wait().unwrap().reply
+    });
+    store.close();
+}
+
 /// The same for an identity.
 fn write_agent_history(path: &Path) {
     let options = OpenOptions::shared(Location::File(path.to_owned()));
@@ -235,7 +246,10 @@ fn write<D: Domain>(path: &Path) {
 type Later = (&'static str, fn(&Path));
 
 const LATER_BUS: &[Later] = &[("bus-presence", write_presence_history)];
-const LATER_AGENT: &[Later] = &[("agent-directory", write_directory_history)];
+const LATER_AGENT: &[Later] = &[
+    ("agent-directory", write_directory_history),
+    ("agent-pairing", write_pairing_history),
+];
 
 /// Tables that there were when the first logs were written.
 const FIRST_TABLES: u16 = 48;

@@ -52,6 +52,8 @@ mod mcp_discover;
 ))]
 mod mcp_end;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod mcp_hardening;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod mcp_life;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod mcp_messages;
@@ -71,6 +73,8 @@ mod mcp_tasks;
 mod model_queue;
 #[cfg(feature = "testkit")]
 mod multiprocess;
+#[cfg(feature = "testkit")]
+mod pairing;
 #[cfg(all(feature = "agent", feature = "bus", feature = "testkit"))]
 mod parsers;
 #[cfg(feature = "testkit")]

@@ -7,11 +7,13 @@
 //! - `policy`: who may write to us, and who polls for a session.
 //! - `outbox`: signed messages on their way to relays.
 //! - `mailbox`: received messages, replay protection, wake-up notices.
+//! - `pairing`: how strangers become peers.
 //! - `directory`: whose sessions there are, and what is not to be remembered.
 
 mod directory;
 mod mailbox;
 mod outbox;
+mod pairing;
 mod policy;
 
 pub use directory::{
@@ -26,6 +28,12 @@ pub use mailbox::{
 pub use outbox::{
     AttemptError, MailKind, MailStatus, OutboxAccepted, OutboxAttempted, OutboxQueued,
     OutboxRefused, OutboxResigned,
+};
+pub(crate) use pairing::pairing_event;
+pub use pairing::{
+    ConflictReason, ConsentDeclined, KeyBlocked, KeyUnblocked, KnockAnswered, KnockEnd,
+    KnockReceived, KnockResolved, OutboxRequeued, PairConflictResolved, PairConflicted,
+    PairNewsSeen, PairRequestEnded, PairRequested, Question, RequestEnd,
 };
 pub use policy::{
     LeaseReleased, LeaseTaken, Origin, PeerAdded, PeerRemoved, PeersFileAdopted, PeersPublished,
@@ -104,6 +112,19 @@ agent_events!(
     ReplaySeen,
     ReplayForgotten,
     PeersFileAdopted,
+    // Pairing.
+    PairRequested,
+    PairRequestEnded,
+    KnockReceived,
+    KnockResolved,
+    KnockAnswered,
+    PairConflicted,
+    PairConflictResolved,
+    KeyBlocked,
+    KeyUnblocked,
+    PairNewsSeen,
+    OutboxRequeued,
+    ConsentDeclined,
     SessionsSeen,
     SessionClosed,
     SessionsForgotten,

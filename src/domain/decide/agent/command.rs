@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::directory::DirectoryCommand;
+use super::pairing::command::{PairingCommand, PairingRefusal, PairingReply};
 use crate::domain::machine::notice::NoticeStep;
 use crate::event::agent::{AttemptError, MailKind, MailStatus, NoticePath, Origin};
 use crate::types::id::{MsgId, PublicKey, SessionId};
@@ -305,6 +306,8 @@ pub enum AgentCommand {
         /// Now.
         now: UnixMillis,
     },
+    /// Something about pairing.
+    Pairing(PairingCommand),
     /// What is remembered of others, and what is not to be any more.
     Directory(DirectoryCommand),
 }
@@ -392,6 +395,8 @@ pub enum AgentReply {
         /// Whether anything changed.
         changed: bool,
     },
+    /// Something about pairing.
+    Pairing(PairingReply),
 }
 
 /// Why an identity's store refuses a command. Nothing was written.
@@ -518,4 +523,7 @@ pub enum AgentRefusal {
     /// A notice id is not eight lowercase hexadecimal digits.
     #[error("a notice id has 8 lowercase hexadecimal digits")]
     NoticeId,
+    /// Something about pairing.
+    #[error(transparent)]
+    Pairing(#[from] PairingRefusal),
 }

@@ -11,6 +11,7 @@ mod directory;
 mod mailbox;
 mod notice;
 mod outbox;
+mod pairing;
 mod policy;
 
 #[cfg(test)]
@@ -20,6 +21,7 @@ use std::ops::ControlFlow;
 
 pub use command::*;
 pub use directory::DirectoryCommand;
+pub use pairing::command::*;
 
 use crate::domain::projection::Projection;
 use crate::domain::projection::agent::{self as rows, MailRow, OutboxRow, seq_key};
@@ -137,6 +139,7 @@ impl Domain for Agent {
                 let floor = mailbox::newest_forgettable(tables, *before)?;
                 changed(floor.map(|floor| ReplayForgotten { floor }.into()))
             }
+            AgentCommand::Pairing(command) => pairing::decide(view, command),
             AgentCommand::Directory(command) => directory::decide(tables, command),
         }
     }
@@ -148,6 +151,7 @@ impl Domain for Agent {
                 wish.body.len()
             }
             AgentCommand::Resign { body, .. } => body.len(),
+            AgentCommand::Pairing(command) => command.weight(),
             _ => 0,
         }
     }
@@ -161,6 +165,7 @@ impl Domain for Agent {
     fn releases(event: &AgentEvent) -> &[Seq] {
         match event {
             AgentEvent::OutboxResigned(e) => std::slice::from_ref(&e.replaced),
+            AgentEvent::OutboxRequeued(e) => std::slice::from_ref(&e.replaced),
             AgentEvent::PeerForgotten(e) => &e.bodies,
             _ => &[],
         }
@@ -212,6 +217,7 @@ fn lease_of(command: &AgentCommand) -> Option<&Lease> {
         AgentCommand::Receive(wish) | AgentCommand::ReceiveAfter { receive: wish, .. } => {
             Some(&wish.lease)
         }
+        AgentCommand::Pairing(command) => command.lease(),
         AgentCommand::TakeLease { .. }
         | AgentCommand::ImportPeers { .. }
         | AgentCommand::AdoptPeersFile { .. }

@@ -15,6 +15,7 @@ use crate::domain::tables::{TableId, Tables, get_row, put_row, scan_rows};
 use crate::event::Recorded;
 use crate::event::agent::{
     Acknowledged, AgentEvent, MailKind, MailStatus, PeerForgotten, Received, SessionClosed,
+    pairing_event,
 };
 use crate::types::id::{MsgId, PublicKey, SessionId};
 use crate::types::route::Route;
@@ -133,6 +134,8 @@ impl Projection<AgentEvent> for Mailbox {
             | AgentEvent::ReplaySeen(_)
             | AgentEvent::ReplayForgotten(_)
             | AgentEvent::PeersFileAdopted(_)
+            | AgentEvent::OutboxRequeued(_)
+            | pairing_event!()
             | AgentEvent::SessionsSeen(_)
             | AgentEvent::SessionClosed(_)
             | AgentEvent::SessionsForgotten(_)
@@ -320,6 +323,8 @@ impl Projection<AgentEvent> for Routes {
             | AgentEvent::ReplaySeen(_)
             | AgentEvent::ReplayForgotten(_)
             | AgentEvent::PeersFileAdopted(_)
+            | AgentEvent::OutboxRequeued(_)
+            | pairing_event!()
             | AgentEvent::SessionsSeen(_)
             | AgentEvent::SessionsForgotten(_)
             | AgentEvent::ExpiredDismissed(_)

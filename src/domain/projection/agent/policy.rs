@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{ApplyError, Projection, inconsistent, key};
 use crate::domain::tables::{TableId, Tables, get_row, put_row, scan_rows};
 use crate::event::Recorded;
-use crate::event::agent::{AgentEvent, Origin};
+use crate::event::agent::{AgentEvent, Origin, pairing_event};
 use crate::types::limit::MAX_PEERS;
 use crate::types::seq::Seq;
 use crate::types::time::UnixMillis;
@@ -118,6 +118,8 @@ impl Projection<AgentEvent> for Peers {
             | AgentEvent::ReplaySeen(_)
             | AgentEvent::ReplayForgotten(_)
             | AgentEvent::PeersFileAdopted(_)
+            | AgentEvent::OutboxRequeued(_)
+            | pairing_event!()
             | AgentEvent::SessionsSeen(_)
             | AgentEvent::SessionClosed(_)
             | AgentEvent::SessionsForgotten(_)
@@ -197,6 +199,8 @@ impl Projection<AgentEvent> for PeersFile {
             | AgentEvent::NoticeChanged(_)
             | AgentEvent::ReplaySeen(_)
             | AgentEvent::ReplayForgotten(_)
+            | AgentEvent::OutboxRequeued(_)
+            | pairing_event!()
             | AgentEvent::SessionsSeen(_)
             | AgentEvent::SessionClosed(_)
             | AgentEvent::SessionsForgotten(_)
@@ -279,6 +283,8 @@ impl Projection<AgentEvent> for Sessions {
             | AgentEvent::ReplaySeen(_)
             | AgentEvent::ReplayForgotten(_)
             | AgentEvent::PeersFileAdopted(_)
+            | AgentEvent::OutboxRequeued(_)
+            | pairing_event!()
             | AgentEvent::SessionsSeen(_)
             | AgentEvent::SessionClosed(_)
             | AgentEvent::SessionsForgotten(_)
