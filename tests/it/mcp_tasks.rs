@@ -154,7 +154,10 @@ fn an_open_task_stands_in_a_private_file_of_its_session_until_it_has_ended() {
     let mode = std::fs::metadata(&path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let said: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-    assert_eq!((&said["task_id"], &said["session"]), (&json!("t1"), &json!("../sb")));
+    assert_eq!(
+        (&said["task_id"], &said["session"]),
+        (&json!("t1"), &json!("../sb"))
+    );
     assert!(markers(a.path()).is_empty(), "who asked works on nothing");
     let mut done = json!({ "to": "a", "text": "x", "task_id": "t1", "status": "update" });
     bob.call("send_message", &done);
