@@ -28,6 +28,20 @@ pub struct AgentConfig {
     pub resign_after_ms: u64,
     /// Whether wake-ups go through the MCP connection.
     pub channels: bool,
+    /// Who consents to admissions.
+    pub consent: Consent,
+    /// What follows a command of `interlink-admin` so that it means this identity, ready for a shell:
+    /// empty or beginning with a blank. `None` where that tool cannot reach the log.
+    pub operator: Option<String>,
+}
+
+/// Who consents to admitting and revoking peers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Consent {
+    /// The human, asked by the host or on a terminal.
+    Auto,
+    /// Whoever calls the tool.
+    Tool,
 }
 
 /// Where an identity's log lives.

@@ -136,16 +136,35 @@ impl PeersFile {
     ) -> Result<AgentReply, PeersFileError> {
         ledger.settled().await;
         let (this, ledger) = (self.clone(), Arc::clone(ledger));
-        run(move || {
-            let _lock = this.lock()?;
-            this.sync_locked(&ledger)?;
-            let reply = ledger.submit_blocking(command)?;
-            match this.sync_locked(&ledger) {
-                Ok(()) => Ok(reply),
-                Err(e) => Err(PeersFileError::Behind(e.to_string())),
-            }
-        })
-        .await
+        run(move || this.change_blocking(&ledger, command)).await
+    }
+
+    /// As [`PeersFile::ensure`], on the calling thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`PeersFile::ensure`].
+    pub fn ensure_blocking(&self, ledger: &Ledger) -> Result<(), PeersFileError> {
+        self.known().unwrap_or_else(|| self.sync(ledger))
+    }
+
+    /// As [`PeersFile::change`], on the calling thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`PeersFile::change`].
+    pub fn change_blocking(
+        &self,
+        ledger: &Ledger,
+        command: AgentCommand,
+    ) -> Result<AgentReply, PeersFileError> {
+        let _lock = self.lock()?;
+        self.sync_locked(ledger)?;
+        let reply = ledger.submit_blocking(command)?;
+        match self.sync_locked(ledger) {
+            Ok(()) => Ok(reply),
+            Err(e) => Err(PeersFileError::Behind(e.to_string())),
+        }
     }
 
     /// The outcome of the last look, if the file is still the same.

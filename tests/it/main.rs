@@ -38,6 +38,8 @@ mod keygen;
 mod kill;
 mod lexer;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod mcp_consent;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod mcp_life;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod mcp_messages;

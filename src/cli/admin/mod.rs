@@ -2,7 +2,8 @@
 //!
 //! Every command reads through one trait, `reader::StoreReader`: over a file when nobody owns it,
 //! over the admin endpoint of the bus that owns it otherwise, with the same output. Nothing here
-//! changes a store; a file that a crash left unrepaired is read through a repaired copy in memory.
+//! changes a store, except `peers` and `pair`, which act for an identity (`operator`) and ask on the
+//! terminal (`terminal`) before somebody is admitted; a file that a crash left unrepaired is read through a repaired copy in memory.
 //!
 //! - `locate`: which stores are meant. - `file`, `endpoint`: the two readers.
 //! - one file a command. - `print`: columns, colour, escaping, closed pipes.
@@ -15,12 +16,18 @@ mod error;
 mod file;
 mod locate;
 mod log;
+#[cfg(feature = "agent")]
+mod operator;
 mod outbox;
+#[cfg(feature = "agent")]
+mod peers;
 mod print;
 mod queue;
 mod reader;
 mod status;
 mod summary;
+#[cfg(feature = "agent")]
+mod terminal;
 mod verify;
 
 use std::path::PathBuf;
@@ -81,6 +88,9 @@ enum Command {
     Outbox(outbox::Args),
     /// Prove that the stores are what their logs say
     Verify,
+    /// Who may write to an identity
+    #[cfg(feature = "agent")]
+    Peers(peers::Args),
     /// Watch one message survive two kills, in a temporary folder
     Demo(demo::Args),
 }
@@ -114,11 +124,14 @@ pub fn main() -> ExitCode {
 
 /// Runs a command; gives its exit code.
 fn run(args: Args, printer: &mut Printer) -> Result<u8, AdminError> {
+    let store = args.store.as_deref();
     let command = match args.command {
         Command::Demo(demo) => return demo::run(&demo, printer),
+        #[cfg(feature = "agent")]
+        Command::Peers(peers) => return peers::run(&peers, store, printer).map(|()| printer.code),
         command => command,
     };
-    let targets = locate::targets(args.store.as_deref())?;
+    let targets = locate::targets(store)?;
     match command {
         Command::Status => status::run(&targets, printer),
         Command::Log(log) => log::run(&log, &targets, printer),
@@ -126,6 +139,8 @@ fn run(args: Args, printer: &mut Printer) -> Result<u8, AdminError> {
         Command::Outbox(outbox) => outbox::run(&outbox, &targets, printer),
         Command::Verify => verify::run(&targets, printer),
         Command::Demo(_) => Ok(()),
+        #[cfg(feature = "agent")]
+        Command::Peers(_) => Ok(()),
     }
     .map(|()| printer.code)
 }

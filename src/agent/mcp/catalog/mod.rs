@@ -163,7 +163,15 @@ where
             return Ok(CallToolResult::error(vec![ContentBlock::text(text)]));
         }
     };
-    let answer = f(args).await?;
+    let answer = match f(args).await {
+        Ok(answer) => answer,
+        Err(ToolError::Refused { text, data }) => {
+            let mut result = CallToolResult::error(vec![ContentBlock::text(text)]);
+            result.structured_content = Some(data);
+            return Ok(result);
+        }
+        Err(e) => return Err(e.into()),
+    };
     let data = serde_json::to_value(&answer.data)
         .map_err(|e| ToolError::Local(format!("the answer cannot be written: {e}")))?;
     let mut result = CallToolResult::success(vec![ContentBlock::text(answer.text)]);
