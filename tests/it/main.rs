@@ -3,6 +3,13 @@
 
 #[cfg(all(feature = "persist", feature = "cli"))]
 mod admin;
+#[cfg(all(
+    target_os = "linux",
+    feature = "agent",
+    feature = "bus",
+    feature = "cli"
+))]
+mod admin_peers;
 mod architecture;
 #[cfg(all(feature = "bus", feature = "cli"))]
 mod bus_process;
@@ -77,5 +84,12 @@ mod signed_properties;
 mod store_basics;
 #[cfg(feature = "testkit")]
 mod support;
+#[cfg(all(
+    target_os = "linux",
+    feature = "agent",
+    feature = "bus",
+    feature = "cli"
+))]
+mod terminal;
 #[cfg(feature = "identity")]
 mod vectors;
