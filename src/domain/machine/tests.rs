@@ -25,6 +25,7 @@ fn the_schedule_of_notices() {
     };
     let mail = |newest| Waiting {
         attention: 1,
+        news: 0,
         newest: Seq(newest),
     };
     let none = Waiting::default();

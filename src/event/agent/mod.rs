@@ -7,9 +7,11 @@
 //! - `policy`: who may write to us, and who polls for a session.
 //! - `outbox`: signed messages on their way to relays.
 //! - `mailbox`: received messages, replay protection, wake-up notices.
+//! - `pairing`: how strangers become peers.
 
 mod mailbox;
 mod outbox;
+mod pairing;
 mod policy;
 
 pub use mailbox::{
@@ -19,6 +21,12 @@ pub use mailbox::{
 pub use outbox::{
     AttemptError, MailKind, MailStatus, OutboxAccepted, OutboxAttempted, OutboxQueued,
     OutboxRefused, OutboxResigned,
+};
+pub(crate) use pairing::pairing_event;
+pub use pairing::{
+    ConflictReason, ConsentDeclined, KeyBlocked, KeyUnblocked, KnockAnswered, KnockEnd,
+    KnockReceived, KnockResolved, OutboxRequeued, PairConflictResolved, PairConflicted,
+    PairNewsSeen, PairRequestEnded, PairRequested, Question, RequestEnd,
 };
 pub use policy::{
     LeaseReleased, LeaseTaken, Origin, PeerAdded, PeerRemoved, PeersFileAdopted, PeersPublished,
@@ -97,6 +105,19 @@ agent_events!(
     ReplaySeen,
     ReplayForgotten,
     PeersFileAdopted,
+    // Pairing.
+    PairRequested,
+    PairRequestEnded,
+    KnockReceived,
+    KnockResolved,
+    KnockAnswered,
+    PairConflicted,
+    PairConflictResolved,
+    KeyBlocked,
+    KeyUnblocked,
+    PairNewsSeen,
+    OutboxRequeued,
+    ConsentDeclined,
 );
 
 fn hex(bytes: &[u8]) -> String {

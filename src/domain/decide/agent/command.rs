@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::pairing::command::{PairingCommand, PairingRefusal, PairingReply};
 use crate::domain::machine::notice::NoticeStep;
 use crate::event::agent::{AttemptError, MailKind, MailStatus, NoticePath, Origin};
 use crate::types::id::{MsgId, PublicKey, SessionId};
@@ -296,6 +297,8 @@ pub enum AgentCommand {
         /// Now.
         now: UnixMillis,
     },
+    /// Something about pairing.
+    Pairing(PairingCommand),
 }
 
 /// What became of an arriving message.
@@ -374,6 +377,8 @@ pub enum AgentReply {
         /// Whether anything changed.
         changed: bool,
     },
+    /// Something about pairing.
+    Pairing(PairingReply),
 }
 
 /// Why an identity's store refuses a command. Nothing was written.
@@ -491,4 +496,7 @@ pub enum AgentRefusal {
     /// A notice id is not eight lowercase hexadecimal digits.
     #[error("a notice id has 8 lowercase hexadecimal digits")]
     NoticeId,
+    /// Something about pairing.
+    #[error(transparent)]
+    Pairing(#[from] PairingRefusal),
 }

@@ -10,6 +10,7 @@ mod command;
 mod mailbox;
 mod notice;
 mod outbox;
+mod pairing;
 mod policy;
 
 #[cfg(test)]
@@ -18,6 +19,7 @@ mod tests;
 use std::ops::ControlFlow;
 
 pub use command::*;
+pub use pairing::command::*;
 
 use crate::domain::projection::Projection;
 use crate::domain::projection::agent::{self as rows, MailRow, OutboxRow, seq_key};
@@ -132,6 +134,7 @@ impl Domain for Agent {
                 let floor = mailbox::newest_forgettable(tables, *before)?;
                 changed(floor.map(|floor| ReplayForgotten { floor }.into()))
             }
+            AgentCommand::Pairing(command) => pairing::decide(view, command),
         }
     }
 
@@ -140,6 +143,7 @@ impl Domain for Agent {
             AgentCommand::QueueMessage(wish) => wish.body.len(),
             AgentCommand::Receive(wish) => wish.body.len(),
             AgentCommand::Resign { body, .. } => body.len(),
+            AgentCommand::Pairing(command) => command.weight(),
             _ => 0,
         }
     }
@@ -153,6 +157,7 @@ impl Domain for Agent {
     fn releases(event: &AgentEvent) -> &[Seq] {
         match event {
             AgentEvent::OutboxResigned(e) => std::slice::from_ref(&e.replaced),
+            AgentEvent::OutboxRequeued(e) => std::slice::from_ref(&e.replaced),
             _ => &[],
         }
     }
@@ -201,6 +206,7 @@ fn lease_of(command: &AgentCommand) -> Option<&Lease> {
         }
         AgentCommand::QueueMessage(wish) => Some(&wish.lease),
         AgentCommand::Receive(wish) => Some(&wish.lease),
+        AgentCommand::Pairing(command) => command.lease(),
         AgentCommand::TakeLease { .. }
         | AgentCommand::ImportPeers { .. }
         | AgentCommand::AdoptPeersFile { .. }

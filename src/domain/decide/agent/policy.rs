@@ -70,13 +70,50 @@ pub(super) fn lease(tables: &dyn TableReader, command: &AgentCommand) -> Decided
     }
 }
 
-fn acceptable(petname: &str) -> Result<(), AgentRefusal> {
+pub(super) fn acceptable(petname: &str) -> Result<(), AgentRefusal> {
     Petname::parse(petname)
         .map(drop)
         .map_err(|source| AgentRefusal::Petname {
             petname: super::cut(petname, MAX_PETNAME_BYTES),
             source,
         })
+}
+
+/// How a key stands, or would.
+pub(super) enum Admission {
+    /// It is admitted under this name.
+    Known(String),
+    /// It can be admitted.
+    New(PeerAdded),
+}
+
+/// What admitting a key under a name comes to. A key that is admitted keeps the name it has, and a
+/// name that another key has is refused: neither is ever moved.
+pub(super) fn admit(
+    tables: &dyn TableReader,
+    petname: &str,
+    key: &PublicKey,
+    origin: Origin,
+) -> Result<Result<Admission, AgentRefusal>, TableError> {
+    if let Some(known) = peer_by_key(tables, key)? {
+        return Ok(Ok(Admission::Known(known.petname)));
+    }
+    granted!(acceptable(petname));
+    let all = peers(tables)?;
+    if let Some(holder) = all.iter().find(|peer| peer.petname == petname) {
+        return Ok(Err(AgentRefusal::PetnameTaken {
+            petname: petname.to_owned(),
+            key: holder.key,
+        }));
+    }
+    if all.len() >= MAX_PEERS {
+        return Ok(Err(AgentRefusal::TooManyPeers));
+    }
+    Ok(Ok(Admission::New(PeerAdded {
+        petname: petname.to_owned(),
+        key: *key,
+        origin,
+    })))
 }
 
 pub(super) fn add(
@@ -86,32 +123,19 @@ pub(super) fn add(
     origin: Origin,
 ) -> Decided {
     granted!(acceptable(petname));
-    if let Some(known) = peer_by_key(tables, key)? {
-        if known.petname == petname {
-            return nothing(AgentReply::PeerAdded { changed: false });
+    match granted!(admit(tables, petname, key, origin)?) {
+        Admission::Known(known) if known == petname => {
+            nothing(AgentReply::PeerAdded { changed: false })
         }
-        return refuse(AgentRefusal::KeyKnown {
-            petname: known.petname,
+        Admission::Known(known) => refuse(AgentRefusal::KeyKnown {
+            petname: known,
             key: *key,
-        });
+        }),
+        Admission::New(added) => {
+            let reply = AgentReply::PeerAdded { changed: true };
+            done(vec![added.into()], reply)
+        }
     }
-    let all = peers(tables)?;
-    if let Some(holder) = all.iter().find(|peer| peer.petname == petname) {
-        return refuse(AgentRefusal::PetnameTaken {
-            petname: petname.to_owned(),
-            key: holder.key,
-        });
-    }
-    if all.len() >= MAX_PEERS {
-        return refuse(AgentRefusal::TooManyPeers);
-    }
-    let added = PeerAdded {
-        petname: petname.to_owned(),
-        key: *key,
-        origin,
-    };
-    let reply = AgentReply::PeerAdded { changed: true };
-    done(vec![added.into()], reply)
 }
 
 pub(super) fn remove(tables: &dyn TableReader, petname: &str, origin: Origin) -> Decided {

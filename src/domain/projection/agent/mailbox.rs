@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{ApplyError, Projection, SeqRow, inconsistent, key};
 use crate::domain::tables::{TableId, Tables, get_row, put_row};
 use crate::event::Recorded;
-use crate::event::agent::{Acknowledged, AgentEvent, MailKind, MailStatus, Received};
+use crate::event::agent::{Acknowledged, AgentEvent, MailKind, MailStatus, Received, pairing_event};
 use crate::types::id::{MsgId, PublicKey, SessionId};
 use crate::types::route::Route;
 use crate::types::seq::Seq;
@@ -126,7 +126,9 @@ impl Projection<AgentEvent> for Mailbox {
             | AgentEvent::NoticeChanged(_)
             | AgentEvent::ReplaySeen(_)
             | AgentEvent::ReplayForgotten(_)
-            | AgentEvent::PeersFileAdopted(_) => Ok(()),
+            | AgentEvent::PeersFileAdopted(_)
+            | AgentEvent::OutboxRequeued(_)
+            | pairing_event!() => Ok(()),
         }
     }
 }
@@ -288,7 +290,9 @@ impl Projection<AgentEvent> for Routes {
             | AgentEvent::NoticeChanged(_)
             | AgentEvent::ReplaySeen(_)
             | AgentEvent::ReplayForgotten(_)
-            | AgentEvent::PeersFileAdopted(_) => {}
+            | AgentEvent::PeersFileAdopted(_)
+            | AgentEvent::OutboxRequeued(_)
+            | pairing_event!() => {}
         }
         Ok(())
     }

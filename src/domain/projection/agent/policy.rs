@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{ApplyError, Projection, inconsistent, key};
 use crate::domain::tables::{TableId, Tables, get_row, put_row, scan_rows};
 use crate::event::Recorded;
-use crate::event::agent::{AgentEvent, Origin};
+use crate::event::agent::{AgentEvent, Origin, pairing_event};
 use crate::types::limit::MAX_PEERS;
 use crate::types::seq::Seq;
 use crate::types::time::UnixMillis;
@@ -117,7 +117,9 @@ impl Projection<AgentEvent> for Peers {
             | AgentEvent::NoticeChanged(_)
             | AgentEvent::ReplaySeen(_)
             | AgentEvent::ReplayForgotten(_)
-            | AgentEvent::PeersFileAdopted(_) => {}
+            | AgentEvent::PeersFileAdopted(_)
+            | AgentEvent::OutboxRequeued(_)
+            | pairing_event!() => {}
         }
         Ok(())
     }
@@ -191,7 +193,9 @@ impl Projection<AgentEvent> for PeersFile {
             | AgentEvent::Acknowledged(_)
             | AgentEvent::NoticeChanged(_)
             | AgentEvent::ReplaySeen(_)
-            | AgentEvent::ReplayForgotten(_) => {}
+            | AgentEvent::ReplayForgotten(_)
+            | AgentEvent::OutboxRequeued(_)
+            | pairing_event!() => {}
         }
         Ok(())
     }
@@ -268,7 +272,9 @@ impl Projection<AgentEvent> for Sessions {
             | AgentEvent::NoticeChanged(_)
             | AgentEvent::ReplaySeen(_)
             | AgentEvent::ReplayForgotten(_)
-            | AgentEvent::PeersFileAdopted(_) => return Ok(()),
+            | AgentEvent::PeersFileAdopted(_)
+            | AgentEvent::OutboxRequeued(_)
+            | pairing_event!() => return Ok(()),
         };
         let key = session.as_str().as_bytes();
         let old: Option<SessionRow> = get_row(tables, TableId::Sessions, key)?;
