@@ -30,9 +30,19 @@ pub struct AgentConfig {
     pub channels: bool,
     /// Who consents to admissions.
     pub consent: Consent,
-    /// What follows a command of `interlink-admin` so that it means this identity, ready for a shell:
-    /// empty or beginning with a blank. `None` where that tool cannot reach the log.
-    pub operator: Option<String>,
+    /// How `interlink-admin` is told to mean this identity; `None` where that tool cannot reach the
+    /// log.
+    pub operator: Option<OperatorFlags>,
+}
+
+/// What follows a command of `interlink-admin`, ready for a shell: each empty or beginning with a
+/// blank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OperatorFlags {
+    /// For every command: which identity.
+    pub identity: String,
+    /// For commands that send something: through which relays.
+    pub relays: String,
 }
 
 /// Who consents to admitting and revoking peers.

@@ -21,7 +21,7 @@ use super::peers_file::{PeersFile, PeersFileError};
 use super::trouble::Told;
 use super::{poll, presence, pump};
 use crate::crypto::sign::SigningIdentity;
-use crate::domain::decide::agent::AgentCommand;
+use crate::domain::decide::agent::{AgentCommand, PairingCommand};
 use crate::domain::machine::outbox::RelayHealth;
 use crate::domain::query::agent as query;
 use crate::keystore::LoadKeyError;
@@ -179,6 +179,9 @@ async fn watch_peers(core: Arc<Core>, refuse: oneshot::Sender<PeersFileError>) {
             match core.peers.ensure(&core.ledger).await {
                 Ok(()) => {
                     started = true;
+                    if let Err(e) = core.peers.follow_log(&core.ledger).await {
+                        tracing::debug!("the peers file: {e}");
+                    }
                     if !said.is_empty() {
                         tracing::info!("the peers file reads again");
                         said.clear();
@@ -206,7 +209,8 @@ async fn watch_peers(core: Arc<Core>, refuse: oneshot::Sender<PeersFileError>) {
     }
 }
 
-/// Forgets ids of messages that are too old to be accepted anyway, with a day to spare.
+/// Forgets ids of messages that are too old to be accepted anyway, with a day to spare, and ends
+/// pairing requests that nobody decided.
 async fn sweep(core: Arc<Core>) {
     const SPARE_MS: u64 = 86_400_000;
     loop {
@@ -222,8 +226,11 @@ async fn sweep(core: Arc<Core>) {
             before: now.minus(keep),
             now,
         };
-        if let Err(e) = core.submit(command).await {
-            tracing::debug!("sweep: {e}");
+        let expire = PairingCommand::Expire { now }.into();
+        for command in [command, expire] {
+            if let Err(e) = core.submit(command).await {
+                tracing::debug!("sweep: {e}");
+            }
         }
     }
 }

@@ -123,6 +123,24 @@ impl PeersFile {
         run(move || this.sync(&ledger)).await
     }
 
+    /// Brings the file up to a policy that changed without it: an acceptance admits, and another process
+    /// may have died between its commit and the file. Cheap when nothing did.
+    ///
+    /// # Errors
+    ///
+    /// [`PeersFileError`]; the policy counts all the same.
+    pub async fn follow_log(&self, ledger: &Arc<Ledger>) -> Result<(), PeersFileError> {
+        ledger.settled().await;
+        let (this, ledger) = (self.clone(), Arc::clone(ledger));
+        run(move || {
+            if ledger.read_blocking(|s| Ok(query::is_file_behind(s)?))? {
+                this.sync(&ledger)?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
     /// Carries out a command that changes the policy, then brings the file up to it. Durable in
     /// the log when this returns, also when writing the file failed.
     ///

@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use super::clock::jitter;
 use super::core::{ActError, Core, Relay};
+use super::pairing::{self, After, Asked};
 use crate::crypto::hash::sha256;
 use crate::domain::decide::agent::{
     AgentCommand, AgentRefusal, AgentReply, Lease, Receive, Reception, Window,
@@ -171,19 +172,23 @@ async fn decide(
         let Some((peer, seen)) = known.next() else {
             continue;
         };
-        let fingerprint = message.from.fingerprint();
-        if let Some(command) = gate_one(core, lease, message, peer, seen) {
-            places.push((place, fingerprint));
+        let from = message.from;
+        if let Some((command, asked)) = gate_one(core, lease, message, peer, seen) {
+            places.push((place, from, asked));
             commands.push(command);
         }
     }
     let mut outcomes: Vec<Result<(), Undecided>> = deliveries.iter().map(|_| Ok(())).collect();
     let answers = core.submit_all(commands).await;
-    for ((place, fingerprint), answer) in places.into_iter().zip(answers) {
-        if let (Err(e), Some(outcome)) = (stored(fingerprint, answer), outcomes.get_mut(place)) {
+    let mut after = After::default();
+    for ((place, from, asked), answer) in places.into_iter().zip(answers) {
+        after.learn(from, asked, &answer);
+        let kept = stored(from.fingerprint(), answer);
+        if let (Err(e), Some(outcome)) = (kept, outcomes.get_mut(place)) {
             *outcome = Err(e);
         }
     }
+    after.settle(core, lease).await;
     Ok(outcomes)
 }
 
@@ -214,7 +219,7 @@ fn gate_one(
     message: Message,
     peer: Option<String>,
     seen: bool,
-) -> Option<AgentCommand> {
+) -> Option<(AgentCommand, Option<Asked>)> {
     let decision = gate::decide_verified::<std::convert::Infallible>(
         &core.me,
         &message,
@@ -227,20 +232,16 @@ fn gate_one(
     let Ok(decision) = decision;
     match decision.outcome {
         Outcome::Inline { .. } | Outcome::Reject(Reject::Expired { .. }) => {
-            receive(core, lease, message)
+            receive(core, lease, message).map(|command| (command, None))
         }
         Outcome::Reject(reason) => {
             reject(&message, &reason);
             None
         }
-        Outcome::PairRequest | Outcome::PairAccept | Outcome::KnownPeerKnock { .. } => {
-            tracing::debug!(
-                "a {} from {} is left unanswered",
-                message.kind.as_str(),
-                message.from.fingerprint()
-            );
-            None
+        Outcome::PairRequest | Outcome::KnownPeerKnock { .. } => {
+            pairing::knock(core, lease, &message).map(|(command, asked)| (command, Some(asked)))
         }
+        Outcome::PairAccept => Some((pairing::acceptance(core, lease, &message), None)),
     }
 }
 

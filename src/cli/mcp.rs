@@ -13,7 +13,9 @@ use super::exit::Exit;
 use super::units::duration_ms;
 use super::{logging, out, paths};
 use crate::agent::clock::{OsEntropy, random_hex};
-use crate::agent::config::{AgentConfig, Consent, RelayListError, StorePlace, parse_relays};
+use crate::agent::config::{
+    AgentConfig, Consent, OperatorFlags, RelayListError, StorePlace, parse_relays,
+};
 use crate::agent::driver::{self, StartError};
 use crate::agent::host::claude_hook::{self, Waited};
 use crate::agent::lifecycle::Parent;
@@ -363,15 +365,15 @@ impl Common {
 
     /// What `interlink-admin` needs to be told to mean this identity; `None` where it cannot get at the
     /// log. What is where it always is goes without saying.
-    fn operator_flags(&self, key: &PublicKey) -> Result<Option<String>, McpError> {
+    fn operator_flags(&self, key: &PublicKey) -> Result<Option<OperatorFlags>, McpError> {
         if self.memory || self.store_mode == StoreMode::Exclusive {
             return Ok(None);
         }
         let env = paths::process_env;
-        let mut flags = String::new();
+        let mut identity = String::new();
         let mut add = |flag: &str, path: &Path| {
             let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-            flags.push_str(&format!(" {flag} {}", quoted(&path.to_string_lossy())));
+            identity.push_str(&format!(" {flag} {}", quoted(&path.to_string_lossy())));
         };
         if let Some(path) = &self.key
             && paths::key_file(&env).ok().as_ref() != Some(path)
@@ -386,10 +388,12 @@ impl Common {
             }
             None => {}
         }
-        if self.url != DEFAULT_URL {
-            flags.push_str(&format!(" --url {}", quoted(&self.url)));
-        }
-        Ok(Some(flags))
+        let relays = if self.url == DEFAULT_URL {
+            String::new()
+        } else {
+            format!(" --url {}", quoted(&self.url))
+        };
+        Ok(Some(OperatorFlags { identity, relays }))
     }
 
     fn store(&self, key: &PublicKey, session: &SessionId) -> Result<StorePlace, McpError> {

@@ -159,10 +159,19 @@ mod tests {
 
     #[test]
     fn only_a_name_that_is_shown_as_it_is_can_become_a_petname() {
-        let petname = |text: &str| claimed_petname(&claimed_name(text)).map(|name| name.to_string());
+        let petname =
+            |text: &str| claimed_petname(&claimed_name(text)).map(|name| name.to_string());
         assert_eq!(petname(" ann "), Some("ann".into()));
         assert_eq!(petname(&"x".repeat(64)), Some("x".repeat(64)));
-        for bad in ["", "Self", "INTERLINK", "a\nb", "a\"b", "a\\b", &"x".repeat(65)] {
+        for bad in [
+            "",
+            "Self",
+            "INTERLINK",
+            "a\nb",
+            "a\"b",
+            "a\\b",
+            &"x".repeat(65),
+        ] {
             assert_eq!(petname(bad), None, "{bad:?}");
         }
     }

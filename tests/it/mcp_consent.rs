@@ -32,7 +32,7 @@ fn a_human_who_agrees_admits_and_revokes() {
     assert_eq!(added["structuredContent"]["changed"], true, "{added}");
     assert_eq!(home.peers(), json!({ "bob": { "key": bob.key } }));
     let listed = agent.call("list_peers", &json!({}));
-    assert_eq!(listed["peers"][0]["petname"], "bob");
+    assert_eq!(listed["peers"][0]["origin"], "human");
     let form = &agent.asked[0]["params"];
     let message = form["message"].as_str().unwrap();
     for part in [bob.key.to_string(), bob.key.fingerprint().to_string()] {

@@ -27,10 +27,12 @@ use tokio::time::Instant;
 
 use super::render;
 use super::server::HostConnection;
-use crate::agent::config::Consent;
+use crate::agent::config::{Consent, OperatorFlags};
 use crate::agent::core::Core;
-use crate::event::agent::Origin;
+use crate::domain::decide::agent::PairingCommand;
+use crate::event::agent::{Origin, Question};
 use crate::types::id::PublicKey;
+use crate::types::time::Clock as _;
 
 /// How long a form waits for its user.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -58,6 +60,15 @@ pub enum Wish<'a> {
         /// The name that it would get here.
         petname: &'a str,
         /// The name that it gives itself, where it knocked.
+        claimed: Option<&'a str>,
+    },
+    /// Ask a key for admission, which admits it here when it accepts.
+    Request {
+        /// The key.
+        key: PublicKey,
+        /// The name that it would get here.
+        petname: &'a str,
+        /// The name that it gives itself, where a relay shows it.
         claimed: Option<&'a str>,
     },
     /// End that.
@@ -124,7 +135,7 @@ impl Why {
 impl Wish<'_> {
     const fn key(&self) -> &PublicKey {
         match self {
-            Wish::Admit { key, .. } | Wish::Revoke { key, .. } => key,
+            Wish::Admit { key, .. } | Wish::Request { key, .. } | Wish::Revoke { key, .. } => key,
         }
     }
 
@@ -132,6 +143,7 @@ impl Wish<'_> {
     const fn words(&self) -> [&'static str; 2] {
         match self {
             Wish::Admit { .. } => ["refuse", "admit"],
+            Wish::Request { .. } => ["refuse", "request"],
             Wish::Revoke { .. } => ["keep", "revoke"],
         }
     }
@@ -147,6 +159,16 @@ impl Wish<'_> {
                 "Whoever has this key can then send messages that your agent reads and may act on. \
                  Compare the key, or at least the fingerprint, with what its owner tells you by \
                  another way: names prove nothing.",
+            ),
+            Wish::Request {
+                petname, claimed, ..
+            } => (
+                "Ask this peer to pair with you?",
+                petname,
+                *claimed,
+                "When it accepts, it can send messages that your agent reads and may act on. Compare \
+                 the key, or at least the fingerprint, with what its owner tells you by another way: \
+                 names prove nothing.",
             ),
             Wish::Revoke { petname, .. } => (
                 "End this peer's right to write to your agent?",
@@ -292,10 +314,15 @@ pub async fn consent(
     core: &Core,
     host: &HostConnection,
     wish: &Wish<'_>,
+    question: Question,
     arguments: &str,
 ) -> Result<Origin, Refusal> {
-    match permission(core, host, wish).await {
-        Permission::Human => Ok(Origin::Tool),
+    let answer = permission(core, host, wish).await;
+    if answer == Permission::Declined {
+        record(core, wish, question).await;
+    }
+    match answer {
+        Permission::Human => Ok(Origin::Human),
         Permission::Tool => Ok(Origin::Tool),
         Permission::Declined => Err(Refusal {
             declined: true,
@@ -305,8 +332,24 @@ pub async fn consent(
             command: None,
         }),
         Permission::Unanswered(why) => {
-            Err(unanswered(core.config.operator.as_deref(), why, arguments))
+            Err(unanswered(core.config.operator.as_ref(), why, arguments))
         }
+    }
+}
+
+/// A "no" is a fact for the operator to see, whatever becomes of the call.
+async fn record(core: &Core, wish: &Wish<'_>, question: Question) {
+    let Ok(lease) = core.require_lease() else {
+        return;
+    };
+    let command = PairingCommand::Decline {
+        lease,
+        question,
+        key: *wish.key(),
+        now: core.clock.now(),
+    };
+    if let Err(e) = core.submit(command.into()).await {
+        tracing::warn!("the user's refusal could not be recorded: {e}");
     }
 }
 
@@ -321,9 +364,9 @@ pub struct Refusal {
     pub command: Option<String>,
 }
 
-fn unanswered(operator: Option<&str>, why: Why, arguments: &str) -> Refusal {
+fn unanswered(operator: Option<&OperatorFlags>, why: Why, arguments: &str) -> Refusal {
     let why = why.text();
-    let Some(flags) = operator else {
+    let Some(operator) = operator else {
         return Refusal {
             declined: false,
             note: format!(
@@ -333,7 +376,7 @@ fn unanswered(operator: Option<&str>, why: Why, arguments: &str) -> Refusal {
             command: None,
         };
     };
-    let command = format!("interlink-admin {arguments}{flags}");
+    let command = format!("interlink-admin {arguments}{}", operator.identity);
     Refusal {
         declined: false,
         note: format!(

@@ -73,7 +73,8 @@ impl From<LedgerError> for ToolError {
             Some(
                 AgentRefusal::MessageTooLarge { .. }
                 | AgentRefusal::FieldLength { .. }
-                | AgentRefusal::DuplicateMessage { .. },
+                | AgentRefusal::DuplicateMessage { .. }
+                | AgentRefusal::Pairing(_),
             ) => ToolError::Invalid(e.to_string()),
             _ => ToolError::Local(e.to_string()),
         }

@@ -3,6 +3,8 @@
 //! Peer text stands inside `content`, between its markers, and nowhere else. Ids that a peer chose
 //! are given outside of it only when they are plain ([`super::render::is_plain_id`]).
 
+pub mod pairing;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -80,6 +80,24 @@ pub(super) enum AdminError {
     #[error("there is no peer {text:?}")]
     NoPeer { text: String },
     #[cfg(feature = "agent")]
+    #[error("nobody asks who is {text:?}")]
+    NobodyAsks { text: String },
+    #[cfg(feature = "agent")]
+    #[error("no request to {text:?} waits for another name")]
+    NoConflict { text: String },
+    #[cfg(feature = "agent")]
+    #[error("what it calls itself cannot be its name here, or is taken")]
+    NameNeeded,
+    #[cfg(feature = "agent")]
+    #[error(transparent)]
+    Entropy(#[from] crate::types::entropy::EntropyError),
+    #[cfg(feature = "agent")]
+    #[error("the message cannot be written: {0}")]
+    Json(#[from] serde_json::Error),
+    #[cfg(feature = "agent")]
+    #[error("unexpected answer: {0}")]
+    Unexpected(String),
+    #[cfg(feature = "agent")]
     #[error("{text:?} fits several keys")]
     Ambiguous { text: String },
 }
@@ -155,6 +173,10 @@ impl AdminError {
             }
             AdminError::Terminal(_) => "run it in a terminal",
             AdminError::NoPeer { .. } => "`interlink-admin peers list` shows who there is",
+            AdminError::NobodyAsks { .. } | AdminError::NoConflict { .. } => {
+                "`interlink-admin pair list` shows what waits"
+            }
+            AdminError::NameNeeded => "choose one with --petname NAME",
             AdminError::Ambiguous { .. } => "give the whole key",
             _ => return None,
         })

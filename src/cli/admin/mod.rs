@@ -20,6 +20,8 @@ mod log;
 mod operator;
 mod outbox;
 #[cfg(feature = "agent")]
+mod pair;
+#[cfg(feature = "agent")]
 mod peers;
 mod print;
 mod queue;
@@ -88,6 +90,9 @@ enum Command {
     Outbox(outbox::Args),
     /// Prove that the stores are what their logs say
     Verify,
+    /// Who asks to write to an identity, and deciding about it
+    #[cfg(feature = "agent")]
+    Pair(pair::Args),
     /// Who may write to an identity
     #[cfg(feature = "agent")]
     Peers(peers::Args),
@@ -128,6 +133,8 @@ fn run(args: Args, printer: &mut Printer) -> Result<u8, AdminError> {
     let command = match args.command {
         Command::Demo(demo) => return demo::run(&demo, printer),
         #[cfg(feature = "agent")]
+        Command::Pair(pair) => return pair::run(&pair, store, printer).map(|()| printer.code),
+        #[cfg(feature = "agent")]
         Command::Peers(peers) => return peers::run(&peers, store, printer).map(|()| printer.code),
         command => command,
     };
@@ -140,7 +147,7 @@ fn run(args: Args, printer: &mut Printer) -> Result<u8, AdminError> {
         Command::Verify => verify::run(&targets, printer),
         Command::Demo(_) => Ok(()),
         #[cfg(feature = "agent")]
-        Command::Peers(_) => Ok(()),
+        Command::Pair(_) | Command::Peers(_) => Ok(()),
     }
     .map(|()| printer.code)
 }

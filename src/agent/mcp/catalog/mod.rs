@@ -2,6 +2,7 @@
 //! to the function that answers it. One module an area.
 
 mod messages;
+mod pairing;
 mod peers;
 mod sessions;
 
@@ -45,6 +46,7 @@ pub fn tools() -> Vec<Tool> {
     let mut tools = messages::tools();
     tools.extend(peers::tools());
     tools.extend(sessions::tools());
+    tools.extend(pairing::tools());
     tools.sort_by(|a, b| a.name.cmp(&b.name));
     tools
 }
@@ -62,6 +64,9 @@ pub async fn call(call: Call<'_>) -> Result<CallToolResult, ErrorData> {
         return done;
     }
     if let Some(done) = sessions::call(&call).await {
+        return done;
+    }
+    if let Some(done) = pairing::call(&call).await {
         return done;
     }
     let text = format!("unknown tool {:?}", call.name);
@@ -85,6 +90,10 @@ pub(super) enum Effect {
     Admits,
     /// Ends that.
     Revokes,
+    /// Reaches somebody, who may be let in by it; saying it twice is saying it once.
+    Asks,
+    /// Ends something that waits.
+    Drops,
 }
 
 impl Effect {
@@ -102,8 +111,8 @@ impl Effect {
             Effect::Reads => set(true, false, true, false),
             Effect::Books | Effect::ReadsAndBooks => set(false, false, true, false),
             Effect::Sends => set(false, false, false, true),
-            Effect::Publishes | Effect::Admits => set(false, false, true, true),
-            Effect::Revokes => set(false, true, true, false),
+            Effect::Publishes | Effect::Admits | Effect::Asks => set(false, false, true, true),
+            Effect::Revokes | Effect::Drops => set(false, true, true, false),
         }
     }
 }
@@ -186,7 +195,7 @@ mod tests {
     #[test]
     fn every_tool_is_described_typed_and_annotated() {
         let tools = tools();
-        assert_eq!(tools.len(), 11);
+        assert_eq!(tools.len(), 17);
         for tool in &tools {
             let text = serde_json::to_string(tool).unwrap();
             for odd in ["\"null\"", "$ref", "$schema", "uint"] {

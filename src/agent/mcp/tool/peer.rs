@@ -10,7 +10,7 @@ use crate::agent::mcp::server::HostConnection;
 use crate::crypto::sign::decode_public_key;
 use crate::domain::decide::agent::{AgentCommand, AgentReply};
 use crate::domain::query::agent as query;
-use crate::event::agent::Origin;
+use crate::event::agent::{Origin, Question};
 use crate::types::id::PublicKey;
 use crate::types::time::Clock as _;
 use crate::wire::peers::Petname;
@@ -37,7 +37,7 @@ pub async fn add_peer(
             claimed: None,
         };
         let line = format!("peers add {} {key}", quoted(name.as_str()));
-        match approve::consent(core, host, &wish, &line).await {
+        match approve::consent(core, host, &wish, Question::AddPeer, &line).await {
             Ok(origin) => origin,
             Err(refusal) => return Err(not_added(&name, key, refusal)),
         }
@@ -120,10 +120,11 @@ pub async fn remove_peer(
                 petname: &peer.petname,
             };
             let line = format!("peers remove {}", peer.key);
-            let origin = match approve::consent(core, host, &wish, &line).await {
-                Ok(origin) => origin,
-                Err(refusal) => return Err(not_removed(refusal)),
-            };
+            let origin =
+                match approve::consent(core, host, &wish, Question::RemovePeer, &line).await {
+                    Ok(origin) => origin,
+                    Err(refusal) => return Err(not_removed(refusal)),
+                };
             let petname = a.petname.clone();
             let now = core
                 .ledger

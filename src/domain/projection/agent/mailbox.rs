@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 use super::{ApplyError, Projection, SeqRow, inconsistent, key};
 use crate::domain::tables::{TableId, Tables, get_row, put_row};
 use crate::event::Recorded;
-use crate::event::agent::{Acknowledged, AgentEvent, MailKind, MailStatus, Received, pairing_event};
+use crate::event::agent::{
+    Acknowledged, AgentEvent, MailKind, MailStatus, Received, pairing_event,
+};
 use crate::types::id::{MsgId, PublicKey, SessionId};
 use crate::types::route::Route;
 use crate::types::seq::Seq;

@@ -17,7 +17,8 @@ pub use mailbox::{MailRow, Mailbox, RouteRow, Routes, TaskRow, UnreadRow, Update
 pub use notices::{NoticeRow, Notices};
 pub use outbox::{Failure, OpenRow, Outbox, OutboxRow, RelayRow, RelayState, Sent};
 pub use pairing::{
-    AnsweredRow, BlockedRow, ConflictRow, InboundRow, NewsKind, NewsRow, OutboundRow, PairNews, Pairing,
+    AnsweredRow, BlockedRow, ConflictRow, InboundRow, NewsKind, NewsRow, OutboundRow, PairNews,
+    Pairing,
 };
 pub use policy::{
     Holder, PeerRow, Peers, PeersFile, PeersFileRow, PublishedRow, SessionRow, Sessions, Standing,

@@ -5,7 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::{ApplyError, Projection, SeqRow, inconsistent};
 use crate::domain::tables::{TableId, Tables, get_row, put_row};
 use crate::event::Recorded;
-use crate::event::agent::{AgentEvent, AttemptError, MailKind, MailStatus, OutboxQueued, pairing_event};
+use crate::event::agent::{
+    AgentEvent, AttemptError, MailKind, MailStatus, OutboxQueued, pairing_event,
+};
 use crate::types::id::{MsgId, PublicKey, SessionId};
 use crate::types::seq::Seq;
 use crate::types::time::UnixMillis;

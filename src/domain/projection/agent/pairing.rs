@@ -155,9 +155,12 @@ impl Projection<AgentEvent> for Pairing {
                 put_row(tables, TableId::PairBlocked, e.key.as_bytes(), &row)?;
                 Ok(())
             }
-            AgentEvent::KeyUnblocked(e) => {
-                remove(tables, TableId::PairBlocked, &e.key, "the key is not blocked")
-            }
+            AgentEvent::KeyUnblocked(e) => remove(
+                tables,
+                TableId::PairBlocked,
+                &e.key,
+                "the key is not blocked",
+            ),
             AgentEvent::PairNewsSeen(_)
             | AgentEvent::ConsentDeclined(_)
             | AgentEvent::OutboxRequeued(_)
@@ -202,7 +205,10 @@ fn requested(
 ) -> Result<(), ApplyError> {
     let key = e.key.as_bytes();
     let old: Option<OutboundRow> = get_row(tables, TableId::PairOutbound, key)?;
-    if old.as_ref().is_some_and(|old| old.request_id != e.request_id) {
+    if old
+        .as_ref()
+        .is_some_and(|old| old.request_id != e.request_id)
+    {
         return inconsistent("a request keeps its id");
     }
     let row = OutboundRow {
@@ -370,12 +376,8 @@ impl Projection<AgentEvent> for PairNews {
             AgentEvent::KnockReceived(_) => Ok(()),
             AgentEvent::KnockResolved(e) => settle(tables, NewsKind::Knock, &e.key),
             AgentEvent::PairRequestEnded(e) => match e.end {
-                RequestEnd::Accepted => {
-                    tell(tables, rec.seq, &e.session, NewsKind::Paired, e.key)
-                }
-                RequestEnd::Expired => {
-                    tell(tables, rec.seq, &e.session, NewsKind::Expired, e.key)
-                }
+                RequestEnd::Accepted => tell(tables, rec.seq, &e.session, NewsKind::Paired, e.key),
+                RequestEnd::Expired => tell(tables, rec.seq, &e.session, NewsKind::Expired, e.key),
                 RequestEnd::Cancelled | RequestEnd::Settled | RequestEnd::Blocked => Ok(()),
             },
             AgentEvent::PairConflicted(e) => {
@@ -434,10 +436,7 @@ fn tell(
 }
 
 /// Visits all news of all sessions.
-fn each(
-    tables: &dyn Tables,
-    mut visit: impl FnMut(&[u8], Seq, NewsRow),
-) -> Result<(), TableError> {
+fn each(tables: &dyn Tables, mut visit: impl FnMut(&[u8], Seq, NewsRow)) -> Result<(), TableError> {
     let table = TableId::PairNews;
     scan_rows::<NewsRow>(tables, table, &[], |key, row| {
         let at = key.len().saturating_sub(8);

@@ -97,15 +97,11 @@ pub fn inbound_of(
 /// # Errors
 ///
 /// [`TableError`].
-pub fn matching_inbound(
-    tables: &dyn TableReader,
-    text: &str,
-) -> Result<Vec<Inbound>, TableError> {
+pub fn matching_inbound(tables: &dyn TableReader, text: &str) -> Result<Vec<Inbound>, TableError> {
     let mut found = inbound(tables)?;
     let short = text.len() == FINGERPRINT_CHARS;
     found.retain(|inbound| {
-        inbound.key.to_string() == text
-            || (short && inbound.key.fingerprint().as_str() == text)
+        inbound.key.to_string() == text || (short && inbound.key.fingerprint().as_str() == text)
     });
     Ok(found)
 }

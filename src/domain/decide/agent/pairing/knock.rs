@@ -48,7 +48,13 @@ pub(super) fn take(tables: &dyn TableReader, wish: &TakeKnock) -> Decided {
         }
         Err(Untimely::TooOld { .. }) => return took(vec![], Knock::TooOld),
     }
-    let decided = is_decided(tables, &wish.from, &wish.request_id, wish.ts, peer.is_some())?;
+    let decided = is_decided(
+        tables,
+        &wish.from,
+        &wish.request_id,
+        wish.ts,
+        peer.is_some(),
+    )?;
     if let Some(peer) = peer {
         let knock = Knock::AlreadyPeer {
             petname: peer.petname,
@@ -157,10 +163,7 @@ pub(super) fn accept(view: &View<'_, Agent>, wish: &AcceptPair) -> Decided {
     };
     let by = Some(wish.origin);
     let name = Some(petname.as_str());
-    events.extend(
-        end_knock(tables, &wish.key, KnockEnd::Accepted, name, by)?
-            .map(Into::into),
-    );
+    events.extend(end_knock(tables, &wish.key, KnockEnd::Accepted, name, by)?.map(Into::into));
     // They asked us, and now hear of our acceptance: our own request is pointless.
     let settled = end_request(tables, &wish.key, RequestEnd::Settled, name, by)?;
     events.extend(plain(settled));
@@ -241,10 +244,7 @@ pub(super) fn answer(view: &View<'_, Agent>, wish: &AnswerKnock) -> Decided {
     }
     let name = Some(peer.petname.as_str());
     let mut events: Events = vec![];
-    events.extend(
-        end_knock(tables, &wish.key, KnockEnd::Settled, name, None)?
-            .map(Into::into),
-    );
+    events.extend(end_knock(tables, &wish.key, KnockEnd::Settled, name, None)?.map(Into::into));
     let answered = KnockAnswered {
         key: wish.key,
         request_id: wish.request_id.clone(),

@@ -215,7 +215,13 @@ fn expire(tables: &dyn TableReader, now: UnixMillis) -> Decided {
     let (mut inbound, mut outbound) = (0, 0);
     for knock in query::inbound(tables)? {
         if old(knock.row.at) {
-            events.extend(end_knock(tables, &knock.key, KnockEnd::Expired, None, None)?);
+            events.extend(end_knock(
+                tables,
+                &knock.key,
+                KnockEnd::Expired,
+                None,
+                None,
+            )?);
             inbound += 1;
         }
     }

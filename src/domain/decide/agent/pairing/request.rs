@@ -32,7 +32,10 @@ pub(super) fn ask(view: &View<'_, Agent>, wish: &RequestPair) -> Decided {
     }
     let name = granted!(name_for(tables, wish)?);
     let old = query::outbound_of(tables, &wish.key)?;
-    if let Some(old) = old.as_ref().filter(|old| old.row.request_id != wish.mail.msg_id) {
+    if let Some(old) = old
+        .as_ref()
+        .filter(|old| old.row.request_id != wish.mail.msg_id)
+    {
         return refuse(PairingRefusal::KeepsId {
             key: wish.key,
             request_id: old.row.request_id.clone(),
@@ -212,7 +215,13 @@ pub(super) fn accepted(tables: &dyn TableReader, wish: &TakeAcceptance) -> Decid
         ts: inbound.row.ts,
         reply_session: inbound.row.reply_session,
     });
-    events.extend(end_knock(tables, &wish.from, KnockEnd::Settled, name, None)?);
+    events.extend(end_knock(
+        tables,
+        &wish.from,
+        KnockEnd::Settled,
+        name,
+        None,
+    )?);
     let paired = Acceptance::Paired {
         petname,
         known,
