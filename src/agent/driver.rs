@@ -236,10 +236,11 @@ async fn sweep(core: Arc<Core>) {
 }
 
 /// Leaves the presence boards, says good-bye to whoever wrote to this process, gives the lease
-/// back. All at once, nothing queued, nothing waited for beyond the caller's limit.
+/// back, closes the store. All at once, nothing queued, nothing waited for beyond the caller's
+/// limit.
 async fn farewell(core: &Arc<Core>, started: UnixMillis) {
     let Right::Held(lease) = core.lease.now() else {
-        return;
+        return core.ledger.close().await;
     };
     core.ledger
         .submit_and_forget(AgentCommand::ReleaseLease { lease });
@@ -260,7 +261,9 @@ async fn farewell(core: &Arc<Core>, started: UnixMillis) {
             });
         }
     }
-    while calls.join_next().await.is_some() {}
+    // Not after the calls: a relay that hangs would use up the time.
+    let said = async { while calls.join_next().await.is_some() {} };
+    tokio::join!(core.ledger.close(), said);
 }
 
 /// The good-byes to sessions that wrote to this one since the process started.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::Rng;
 use super::sample::payload;
+use super::sample_pairing::pairing_event;
 use crate::crypto::hash::sha256;
 use crate::domain::decide::agent::{
     AgentCommand, AgentReply, Lease, QueueMessage, Receive, Reception, Window,
@@ -20,25 +21,25 @@ use crate::types::route::Route;
 use crate::types::seq::Seq;
 use crate::types::time::UnixMillis;
 
-fn digest(rng: &mut Rng) -> [u8; 32] {
+pub(super) fn digest(rng: &mut Rng) -> [u8; 32] {
     let mut out = [0; 32];
     rng.fill(&mut out);
     out
 }
 
-fn key(rng: &mut Rng) -> PublicKey {
+pub(super) fn key(rng: &mut Rng) -> PublicKey {
     PublicKey::from_bytes(digest(rng))
 }
 
-fn session(rng: &mut Rng) -> SessionId {
+pub(super) fn session(rng: &mut Rng) -> SessionId {
     SessionId::parse(["s1", "s2", "\u{e9} 3"][rng.index(3)]).unwrap()
 }
 
-fn msg_id(rng: &mut Rng) -> MsgId {
+pub(super) fn msg_id(rng: &mut Rng) -> MsgId {
     MsgId::parse(&format!("{:032x}", rng.below(1000))).unwrap()
 }
 
-fn maybe<T>(rng: &mut Rng, make: impl FnOnce(&mut Rng) -> T) -> Option<T> {
+pub(super) fn maybe<T>(rng: &mut Rng, make: impl FnOnce(&mut Rng) -> T) -> Option<T> {
     rng.chance(60).then(|| make(rng))
 }
 
@@ -89,7 +90,7 @@ fn change(rng: &mut Rng) -> NoticeChange {
     }
 }
 
-fn time(rng: &mut Rng) -> UnixMillis {
+pub(super) fn time(rng: &mut Rng) -> UnixMillis {
     UnixMillis(rng.next_u64())
 }
 
@@ -97,7 +98,7 @@ fn origin(rng: &mut Rng) -> Origin {
     [Origin::File, Origin::Tool, Origin::Admin][rng.index(3)]
 }
 
-fn relay() -> String {
+pub(super) fn relay() -> String {
     "http://127.0.0.1:8765".to_owned()
 }
 
@@ -233,7 +234,11 @@ pub fn agent_event(kind: EventKind, rng: &mut Rng) -> Option<AgentEvent> {
             session: session(rng),
             epoch: rng.next_u64(),
         }),
-        kind => return outbox_event(kind, rng).or_else(|| mailbox_event(kind, rng)),
+        kind => {
+            return outbox_event(kind, rng)
+                .or_else(|| mailbox_event(kind, rng))
+                .or_else(|| pairing_event(kind, rng));
+        }
     })
 }
 

@@ -63,6 +63,17 @@ pub const MAX_ROSTER_BYTES: usize = 4 * 1024 * 1024;
 /// Age in milliseconds at which a session leaves the presence board: three days.
 pub const PRESENCE_RETENTION_MS: u64 = 259_200_000;
 
+/// Sessions of one key on a board that checks signatures. More than anybody runs at a time.
+pub const MAX_SESSIONS_PER_KEY: usize = 64;
+
+/// Furthest an announcement may be signed in the past on a board that checks signatures, in
+/// milliseconds: 24 h. Signed times are remembered for as long, also of sessions that have left.
+pub const MAX_PAST_PRESENCE_MS: u64 = 86_400_000;
+
+/// Signed times that a board remembers, the oldest give way: all who are there, and as many that
+/// have left.
+pub const MAX_PRESENCE_TIMES: usize = 2 * MAX_ROSTER_ENTRIES;
+
 /// Furthest a message may be signed in the future, in milliseconds.
 pub const MAX_FUTURE_MS: u64 = 60_000;
 
@@ -182,6 +193,10 @@ pub const MAX_PAIR_ANSWERED: usize = 1024;
 /// How much later than the answered copy a repeated request of an admitted key must be signed to
 /// get another answer, in milliseconds: copies on other relays do not, a repetition on purpose does.
 pub const PAIR_ANSWER_AGAIN_MS: u64 = 10 * 60_000;
+
+/// Age in milliseconds of a signature at which an unsent pairing message is signed anew: the
+/// longest wait between two attempts, so that each is made with a fresh one once a relay is down.
+pub const CONTROL_RESIGN_MS: u64 = 60_000;
 
 /// Keys whose requests are ignored.
 pub const MAX_BLOCKED_KEYS: usize = 1024;

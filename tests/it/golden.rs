@@ -7,17 +7,19 @@ use std::path::{Path, PathBuf};
 
 use interlink::codec::frame::{FrameError, parse_prefix};
 use interlink::domain::Domain;
-use interlink::domain::decide::agent::Agent;
+use interlink::domain::decide::agent::{Agent, AgentCommand, AgentReply};
 use interlink::domain::decide::bus::{Bus, BusCommand};
 use interlink::domain::projection::apply_all;
 use interlink::domain::tables::MemTables;
-use interlink::event::bus::SeenAt;
+use interlink::event::bus::{SeenAt, SignedAt};
 use interlink::event::kind::{EventKind, StoreKind};
 use interlink::event::{Recorded, StoredEvent};
 use interlink::store::{Location, Mode, OpenOptions, Reader, Store};
 use interlink::testkit::sample::{SMALL_LIMITS, WIDE_LIMITS, enqueue, payload};
 use interlink::testkit::sample_agent::{agent_history, take_lease};
+use interlink::testkit::sample_pairing::pairing_history;
 use interlink::types::seq::Seq;
+use interlink::types::time::UnixMillis;
 
 use super::support::{START, clock, rows, run, verified};
 
@@ -98,14 +100,65 @@ fn write_history(path: &Path) {
     store.close();
 }
 
-/// The same for an identity.
-fn write_agent_history(path: &Path) {
+/// A board that checks signatures.
+fn write_presence_history(path: &Path) {
+    let clock = clock();
+    let options = OpenOptions::exclusive(Location::File(path.to_owned()));
+    let store = Store::<Bus>::open(options, clock.clone(), None).unwrap();
+    let announce = |entry: &str, ts: u64| BusCommand::AnnounceSigned {
+        entry: entry.into(),
+        announcement: payload(ts, 80).into(),
+        ts: START.plus(ts),
+        max_entries: 8,
+        max_per_key: 2,
+    };
+    run(&store, announce("k#one", 1));
+    run(&store, announce("k#two", 2));
+    clock.advance(1000);
+    run(&store, announce("k#three", 3));
+    let entries = vec![SignedAt {
+        entry: "k#two".into(),
+        ts: START.plus(4),
+    }];
+    run(&store, BusCommand::Signed { entries });
+    let leave = BusCommand::UnregisterSigned {
+        entry: "k#two".into(),
+        ts: START.plus(5),
+    };
+    run(&store, leave);
+    let before = START.plus(1);
+    run(&store, BusCommand::ForgetSigned { before });
+    store.close();
+}
+
+/// A history of an identity, in the way of the one in the test kit with this name.
+type AgentHistory = fn(UnixMillis, &mut dyn FnMut(AgentCommand) -> AgentReply);
+
+fn write_agent_history(path: &Path, history: AgentHistory) {
     let options = OpenOptions::shared(Location::File(path.to_owned()));
     let store = Store::<Agent>::open(options, clock(), None).unwrap();
-    agent_history(START, &mut |command| {
+    history(START, &mut |command| {
         store.submit(command).unwrap().wait().unwrap().reply
     });
     store.close();
+}
+
+/// The golden logs of a kind of store, and how each is written. A log is never written again: new
+/// kinds of events get a log of their own.
+fn logs<D: Domain>() -> Vec<(&'static str, Box<dyn Fn(&Path)>)> {
+    let of_agent = |history: AgentHistory| -> Box<dyn Fn(&Path)> {
+        Box::new(move |path| write_agent_history(path, history))
+    };
+    match D::KIND {
+        StoreKind::Bus => vec![
+            ("bus-v1", Box::new(write_history)),
+            ("bus-presence", Box::new(write_presence_history)),
+        ],
+        StoreKind::Agent => vec![
+            ("agent-v1", of_agent(agent_history)),
+            ("agent-pairing", of_agent(pairing_history)),
+        ],
+    }
 }
 
 fn export(path: &Path) -> Vec<u8> {
@@ -166,31 +219,30 @@ fn state<D: Domain>(records: &[Recorded<D::Event>]) -> Vec<u8> {
     text
 }
 
-fn log<D: Domain>() -> Vec<u8> {
-    golden_bytes(&format!("log/{}-v1.ilog", D::KIND.name()), || {
+fn log<D: Domain>(name: &str) -> Vec<u8> {
+    golden_bytes(&format!("log/{name}.ilog"), || {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("store.redb");
-        write::<D>(&path);
+        write::<D>(name, &path);
         export(&path)
     })
 }
 
-fn write<D: Domain>(path: &Path) {
-    match D::KIND {
-        StoreKind::Bus => write_history(path),
-        StoreKind::Agent => write_agent_history(path),
-    }
+fn write<D: Domain>(name: &str, path: &Path) {
+    let (_, write) = logs::<D>().into_iter().find(|(n, _)| *n == name).unwrap();
+    write(path);
 }
 
 fn gives_the_golden_state<D: Domain>() {
-    let (records, end) = parse(&log::<D>());
-    assert_eq!(end, None);
-    let name = format!("log/{}-v1.state.json", D::KIND.name());
-    let expected = golden_bytes(&name, || state::<D>(&records));
-    assert_eq!(
-        String::from_utf8(state::<D>(&records)).unwrap(),
-        String::from_utf8(expected).unwrap()
-    );
+    for (name, _) in logs::<D>() {
+        let (records, end) = parse(&log::<D>(name));
+        assert_eq!(end, None);
+        let expected = golden_bytes(&format!("log/{name}.state.json"), || state::<D>(&records));
+        assert_eq!(
+            String::from_utf8(state::<D>(&records)).unwrap(),
+            String::from_utf8(expected).unwrap()
+        );
+    }
 }
 
 #[test]
@@ -200,8 +252,11 @@ fn the_golden_logs_give_the_golden_states() {
 }
 
 fn has_every_kind<D: Domain>() {
-    let (records, _) = parse::<D::Event>(&log::<D>());
-    let found: BTreeSet<_> = records.iter().map(|r| r.event.kind()).collect();
+    let mut found = BTreeSet::new();
+    for (name, _) in logs::<D>() {
+        let (records, _) = parse::<D::Event>(&log::<D>(name));
+        found.extend(records.iter().map(|r| r.event.kind()));
+    }
     let all = EventKind::ALL
         .iter()
         .copied()
@@ -216,10 +271,12 @@ fn every_kind_is_in_a_golden_log() {
 }
 
 fn is_written_alike<D: Domain>() {
-    let bytes = log::<D>();
-    let (records, _) = parse::<D::Event>(&bytes);
-    let written: Vec<u8> = records.iter().flat_map(|r| r.to_frame().unwrap()).collect();
-    assert_eq!(written, bytes);
+    for (name, _) in logs::<D>() {
+        let bytes = log::<D>(name);
+        let (records, _) = parse::<D::Event>(&bytes);
+        let written: Vec<u8> = records.iter().flat_map(|r| r.to_frame().unwrap()).collect();
+        assert_eq!(written, bytes);
+    }
 }
 
 #[test]
@@ -229,8 +286,13 @@ fn todays_encoder_writes_the_golden_bytes() {
 }
 
 fn gives_its_longest_prefix<D: Domain>() {
-    let bytes = log::<D>();
-    let (all, _) = parse::<D::Event>(&bytes);
+    for (name, _) in logs::<D>() {
+        log_gives_its_longest_prefix::<D>(&log::<D>(name));
+    }
+}
+
+fn log_gives_its_longest_prefix<D: Domain>(bytes: &[u8]) {
+    let (all, _) = parse::<D::Event>(bytes);
     let mut ends = vec![0];
     for record in &all {
         ends.push(ends.last().unwrap() + record.to_frame().unwrap().len());
@@ -259,19 +321,19 @@ fn a_log_cut_at_any_byte_gives_its_longest_whole_prefix() {
 
 /// `next` makes a command that appends one record.
 fn opens_and_goes_on<D: Domain>(next: D::Command) {
-    let name = format!("db/v1-{}.redb", D::KIND.name());
-    let bytes = golden_bytes(&name, || {
+    let name = format!("{}-v1", D::KIND.name());
+    let bytes = golden_bytes(&format!("db/v1-{}.redb", D::KIND.name()), || {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("store.redb");
-        write::<D>(&path);
+        write::<D>(&name, &path);
         while redb::Database::open(&path).unwrap().compact().unwrap() {}
         fs::read(path).unwrap()
     });
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store.redb");
     fs::write(&path, bytes).unwrap();
-    let (records, _) = parse(&log::<D>());
-    assert_eq!(export(&path), log::<D>());
+    let (records, _) = parse(&log::<D>(&name));
+    assert_eq!(export(&path), log::<D>(&name));
     let reader = Reader::open(&path, Mode::Exclusive).unwrap();
     verified::<D>(&reader.snapshot().unwrap());
     drop(reader);

@@ -44,6 +44,14 @@ mod keygen;
 ))]
 mod kill;
 mod lexer;
+#[cfg(all(
+    unix,
+    feature = "agent",
+    feature = "bus",
+    feature = "cli",
+    feature = "testkit"
+))]
+mod mcp_end;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod mcp_consent;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
@@ -65,6 +73,8 @@ mod model_queue;
 #[cfg(feature = "testkit")]
 mod multiprocess;
 #[cfg(feature = "testkit")]
+mod pairing;
+#[cfg(feature = "testkit")]
 mod power_cut;
 #[cfg(feature = "testkit")]
 mod schema_sync;
@@ -80,6 +90,8 @@ mod schema_wire;
 mod secrets;
 #[cfg(feature = "identity")]
 mod signed_properties;
+#[cfg(feature = "testkit")]
+mod simulation;
 #[cfg(feature = "testkit")]
 mod store_basics;
 #[cfg(feature = "testkit")]

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::pairing::end_request;
 use super::{
     AgentCommand, AgentRefusal, AgentReply, Decided, ImportOutcome, Lease, changed, done, granted,
     nothing, refuse,
@@ -13,7 +14,7 @@ use crate::domain::query::agent::{
 use crate::domain::tables::{TableError, TableReader};
 use crate::event::agent::{
     AgentEvent, LeaseReleased, LeaseTaken, Origin, PeerAdded, PeerRemoved, PeersFileAdopted,
-    PeersPublished,
+    PeersPublished, RequestEnd,
 };
 use crate::types::id::PublicKey;
 use crate::types::limit::{MAX_PATH_BYTES, MAX_PEERS, MAX_PETNAME_BYTES};
@@ -151,7 +152,18 @@ pub(super) fn remove(tables: &dyn TableReader, petname: &str, origin: Origin) ->
     let reply = AgentReply::PeerRemoved {
         key: Some(peer.key),
     };
-    done(vec![removed.into()], reply)
+    let mut events = vec![removed.into()];
+    events.extend(call_off(tables, &peer.key, origin)?);
+    done(events, reply)
+}
+
+/// A key that is revoked does not come back by accepting what it was asked before.
+fn call_off(
+    tables: &dyn TableReader,
+    key: &PublicKey,
+    origin: Origin,
+) -> Result<Vec<AgentEvent>, TableError> {
+    end_request(tables, key, RequestEnd::Cancelled, None, Some(origin))
 }
 
 /// One identity has one allowlist file: two would contradict each other, and each would undo what
@@ -229,6 +241,10 @@ pub(super) fn import(
             }
             .into(),
         );
+        // Not for a key that only gets another name.
+        if !outcome.added.iter().any(|(_, added)| *added == key) {
+            events.extend(call_off(tables, &key, origin)?);
+        }
     }
     for (petname, key) in outcome.added.iter().cloned() {
         events.push(

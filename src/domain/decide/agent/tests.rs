@@ -1,4 +1,5 @@
 mod model;
+mod pairing;
 mod rig;
 
 use rig::{DAY, HOUR, Rig, key, msg, session};

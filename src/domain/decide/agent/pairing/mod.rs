@@ -80,7 +80,7 @@ fn timely(ts: UnixMillis, now: UnixMillis, windows: &Windows, peer: bool) -> Res
 }
 
 /// Ends our request to a key, if there is one, and what is left of it in the outbox.
-fn end_request(
+pub(super) fn end_request(
     tables: &dyn TableReader,
     key: &PublicKey,
     end: RequestEnd,
