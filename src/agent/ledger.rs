@@ -74,6 +74,7 @@ impl Ledger {
             head: watch::Sender::new(store.head()),
             slot: RwLock::new(Some(Arc::new(store))),
             trouble: Mutex::new(None),
+            closed: AtomicBool::new(false),
         }
     }
 

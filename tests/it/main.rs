@@ -44,6 +44,8 @@ mod keygen;
 ))]
 mod kill;
 mod lexer;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod mcp_consent;
 #[cfg(all(
     unix,
     feature = "agent",
@@ -53,13 +55,18 @@ mod lexer;
 ))]
 mod mcp_end;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
-mod mcp_consent;
-#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod mcp_life;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod mcp_messages;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod mcp_notices;
+#[cfg(all(
+    target_os = "linux",
+    feature = "agent",
+    feature = "bus",
+    feature = "cli"
+))]
+mod mcp_pairing;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod mcp_peers;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]

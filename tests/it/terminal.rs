@@ -80,6 +80,18 @@ impl Terminal {
     pub(crate) fn wait_for(&mut self, text: &str) -> String {
         eventually(text, || {
             let shown = self.shown.lock().unwrap().clone();
+            if !shown.contains(text)
+                && let Some(status) = self.child.try_wait().unwrap()
+            {
+                let mut said = String::new();
+                let _ = self
+                    .child
+                    .stderr
+                    .as_mut()
+                    .unwrap()
+                    .read_to_string(&mut said);
+                panic!("it ended with {status} and never asked: {said}");
+            }
             shown.contains(text).then_some(shown)
         })
     }

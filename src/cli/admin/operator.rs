@@ -29,16 +29,16 @@ use crate::types::time::{UnixMillis, millis};
 #[derive(Debug, clap::Args)]
 pub(super) struct Who {
     /// The secret key of the identity [default: ~/.config/interlink/id.key]
-    #[arg(long, value_name = "PATH", env = "INTERLINK_KEY")]
+    #[arg(long, value_name = "PATH", env = "INTERLINK_KEY", global = true)]
     key: Option<PathBuf>,
 
     /// Load a key that other users of this machine can read
-    #[arg(long, env = "INTERLINK_INSECURE_KEY_PERMISSIONS", value_parser = FalseyValueParser::new())]
+    #[arg(long, env = "INTERLINK_INSECURE_KEY_PERMISSIONS", value_parser = FalseyValueParser::new(), global = true)]
     insecure_key_permissions: bool,
 
     /// The list of who may write, where the identity has none yet
     /// [default: ~/.config/interlink/peers.json]
-    #[arg(long, value_name = "PATH", env = "INTERLINK_PEERS")]
+    #[arg(long, value_name = "PATH", env = "INTERLINK_PEERS", global = true)]
     peers: Option<PathBuf>,
 }
 
