@@ -67,6 +67,14 @@ mod mcp_notices;
     feature = "cli"
 ))]
 mod mcp_pairing;
+#[cfg(all(
+    target_os = "linux",
+    feature = "agent",
+    feature = "bus",
+    feature = "cli",
+    feature = "testkit"
+))]
+mod mcp_pairing_crash;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod mcp_peers;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]

@@ -46,20 +46,19 @@ async fn books(core: &Core) -> Result<Books, ToolError> {
 
 /// The keys that a text means among keys and their names: a key, else a fingerprint, else a name.
 pub(super) fn fitting(all: Vec<(PublicKey, String)>, text: &str) -> Vec<PublicKey> {
-    let pick = |fits: &dyn Fn(&PublicKey, &str) -> bool| -> Vec<PublicKey> {
-        let keys = all.iter().filter(|(key, name)| fits(key, name));
-        keys.map(|(key, _)| *key)
-            .collect::<BTreeSet<_>>()
-            .into_iter()
-            .collect()
+    let keys = |fits: &dyn Fn(&PublicKey, &str) -> bool| -> Vec<PublicKey> {
+        let fitting = all.iter().filter(|(key, name)| fits(key, name));
+        let keys: BTreeSet<PublicKey> = fitting.map(|(key, _)| *key).collect();
+        keys.into_iter().collect()
     };
-    let ways: [&dyn Fn(&PublicKey, &str) -> bool; 3] = [
-        &|key, _| key.to_string() == text,
-        &|key, _| key.fingerprint().as_str() == text,
-        &|_, name| name == text && !text.is_empty(),
-    ];
-    let mut found = ways.into_iter().map(pick);
-    found.find(|keys| !keys.is_empty()).unwrap_or_default()
+    let mut found = keys(&|key, _| key.to_string() == text);
+    if found.is_empty() {
+        found = keys(&|key, _| key.fingerprint().as_str() == text);
+    }
+    if found.is_empty() && !text.is_empty() {
+        found = keys(&|_, name| name == text);
+    }
+    found
 }
 
 /// Lists what waits, and what is new; that counts as seen then.
