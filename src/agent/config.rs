@@ -33,6 +33,8 @@ pub struct AgentConfig {
     /// How `interlink-admin` is told to mean this identity; `None` where that tool cannot reach the
     /// log.
     pub operator: Option<OperatorFlags>,
+    /// How much of the working directory everybody may see.
+    pub share_cwd: ShareCwd,
 }
 
 /// What follows a command of `interlink-admin`, ready for a shell: each empty or beginning with a
@@ -52,6 +54,19 @@ pub enum Consent {
     Auto,
     /// Whoever calls the tool.
     Tool,
+}
+
+/// How much of the working directory is announced. Announcements are public to whoever can ask a
+/// relay, paired or not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ShareCwd {
+    /// The whole path, and the name of the repository.
+    Full,
+    /// Its last part, and the name of the repository.
+    #[default]
+    Basename,
+    /// Nothing.
+    None,
 }
 
 /// Where an identity's log lives.

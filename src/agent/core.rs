@@ -1,16 +1,20 @@
 //! What every part of a channel server shares.
 
+use std::fmt;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use super::client::RelayClient;
 use super::clock::{OsEntropy, SystemClock};
 use super::config::AgentConfig;
 use super::lease::{LeaseState, Right};
 use super::ledger::{Ledger, LedgerError};
+use super::pace::Complaints;
 use super::peers_file::PeersFile;
+use super::roster::Memory;
 use super::trouble::Told;
 use crate::crypto::sign::SigningIdentity;
 use crate::domain::decide::agent::{AgentCommand, AgentRefusal, AgentReply, Lease};
@@ -29,9 +33,33 @@ pub struct Relay {
     pub back: Notify,
     /// When it answered last.
     pub last: Mutex<Option<Instant>>,
+    /// What is wrong with its mail.
+    pub complaints: Complaints,
 }
 
 impl Relay {
+    /// A relay of which nothing is known yet.
+    #[must_use]
+    pub fn new(client: RelayClient) -> Relay {
+        Relay {
+            client,
+            health: Mutex::new(RelayHealth::new()),
+            back: Notify::new(),
+            last: Mutex::default(),
+            complaints: Complaints::default(),
+        }
+    }
+
+    /// Says what is wrong with its mail: a few times, then now and then with how often it was.
+    pub fn complain(&self, what: fmt::Arguments<'_>) {
+        let url = self.client.url();
+        match self.complaints.may_say(Instant::now()) {
+            Some(0) => tracing::warn!("{url}: {what}"),
+            Some(n) => tracing::warn!("{url}: {what} ({n} more of this kind before)"),
+            None => {}
+        }
+    }
+
     /// It answered to whatever request.
     pub fn answered(&self) {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
@@ -76,10 +104,16 @@ pub struct Core {
     pub relays: Vec<Arc<Relay>>,
     /// What went wrong and was told.
     pub told: Told,
+    /// What was seen of others' announcements.
+    pub roster: Memory,
     /// What the session works on.
     pub summary: Mutex<String>,
     /// Rings when the summary changed.
     pub summary_changed: Notify,
+    /// Counts how often the machine woke up, or its clock jumped.
+    pub woke: watch::Sender<u64>,
+    /// Signed time of the last announcement: they only grow, because an older one is not believed.
+    pub announced: AtomicU64,
     /// The time.
     pub clock: SystemClock,
     /// Randomness.
@@ -91,6 +125,20 @@ impl Core {
     #[must_use]
     pub fn route(&self) -> Route {
         Route::new(self.me, self.session.clone())
+    }
+
+    /// The machine slept, or the process stood still: every connection is given up, and whoever
+    /// waits for a relay or for a backoff asks again at once. Rings [`Core::woke`].
+    pub fn wake(&self) {
+        // They share their connections.
+        if let Some(Err(e)) = self.relays.first().map(|r| r.client.renew_connections()) {
+            tracing::warn!("the old connections are kept: {e}");
+        }
+        for relay in &self.relays {
+            *relay.lock() = RelayHealth::new();
+        }
+        self.woke
+            .send_modify(|times| *times = times.wrapping_add(1));
     }
 
     /// Whether a relay is one of ours.

@@ -2,10 +2,11 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinSet;
 
 use super::client::{ClientError, RelayClient};
@@ -18,15 +19,16 @@ use super::ledger::Ledger;
 use super::lifecycle::{self, Ending, Parent};
 use super::mcp::server::{Served, serve as serve_host};
 use super::peers_file::{PeersFile, PeersFileError};
+use super::roster::Memory;
 use super::trouble::Told;
-use super::{poll, presence, pump};
+use super::{poll, presence, progress, pump, wake};
 use crate::crypto::sign::SigningIdentity;
-use crate::domain::decide::agent::{AgentCommand, PairingCommand};
-use crate::domain::machine::outbox::RelayHealth;
+use crate::domain::decide::agent::{AgentCommand, DirectoryCommand, PairingCommand};
 use crate::domain::query::agent as query;
 use crate::keystore::LoadKeyError;
 use crate::store::{Location, OpenOptions};
 use crate::types::id::MsgId;
+use crate::types::limit::DIRECTORY_RETENTION_MS;
 use crate::types::route::Route;
 use crate::types::time::{Clock as _, UnixMillis};
 use crate::wire::envelope::{Draft, Message, MessageKind};
@@ -81,14 +83,7 @@ fn build(config: AgentConfig, identity: SigningIdentity) -> Result<Arc<Core>, St
         .unwrap_or_else(|| me.fingerprint().to_string());
     let relays = RelayClient::all(&config.relays)?
         .into_iter()
-        .map(|client| {
-            Arc::new(Relay {
-                client,
-                health: Mutex::new(RelayHealth::new()),
-                back: Notify::new(),
-                last: Mutex::default(),
-            })
-        })
+        .map(|client| Arc::new(Relay::new(client)))
         .collect();
     Ok(Arc::new(Core {
         identity,
@@ -100,8 +95,11 @@ fn build(config: AgentConfig, identity: SigningIdentity) -> Result<Arc<Core>, St
         lease: LeaseState::default(),
         relays,
         told: Told::default(),
+        roster: Memory::default(),
         summary: Mutex::default(),
         summary_changed: Notify::new(),
+        woke: watch::Sender::new(0),
+        announced: AtomicU64::new(0),
         clock: SystemClock,
         entropy: OsEntropy,
         config,
@@ -143,6 +141,8 @@ fn parts(core: &Arc<Core>, refuse: oneshot::Sender<PeersFileError>) -> JoinSet<(
         parts.spawn(pump::run(Arc::clone(core), Arc::clone(relay)));
     }
     parts.spawn(presence::run(Arc::clone(core)));
+    parts.spawn(wake::run(Arc::clone(core)));
+    parts.spawn(progress::run(Arc::clone(core)));
     parts.spawn({
         let core = Arc::clone(core);
         async move { lease::keep(&core).await }
@@ -209,8 +209,8 @@ async fn watch_peers(core: Arc<Core>, refuse: oneshot::Sender<PeersFileError>) {
     }
 }
 
-/// Forgets ids of messages that are too old to be accepted anyway, with a day to spare, and ends
-/// pairing requests that nobody decided.
+/// Forgets ids of messages that are too old to be accepted anyway, with a day to spare, and sessions
+/// that nobody saw or wrote to for long; ends pairing requests that nobody decided.
 async fn sweep(core: Arc<Core>) {
     const SPARE_MS: u64 = 86_400_000;
     loop {
@@ -226,8 +226,11 @@ async fn sweep(core: Arc<Core>) {
             before: now.minus(keep),
             now,
         };
+        let unused = DirectoryCommand::ExpireSessions {
+            before: now.minus(DIRECTORY_RETENTION_MS),
+        };
         let expire = PairingCommand::Expire { now }.into();
-        for command in [command, expire] {
+        for command in [command, AgentCommand::Directory(unused), expire] {
             if let Err(e) = core.submit(command).await {
                 tracing::debug!("sweep: {e}");
             }
@@ -244,6 +247,7 @@ async fn farewell(core: &Arc<Core>, started: UnixMillis) {
     };
     core.ledger
         .submit_and_forget(AgentCommand::ReleaseLease { lease });
+    progress::end(core);
     let announcement = Arc::new(presence::announcement(core));
     let mut calls = JoinSet::new();
     for relay in &core.relays {

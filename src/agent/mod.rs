@@ -11,12 +11,11 @@
 //! ```
 //!
 //! - [`client`]: the only HTTP client. [`lease`]: who may act for the session.
-//! - [`directory`]: who is meant by a name. [`lifecycle`]: signals, the parent, liveness.
-//! - [`pairing`]: the edge of pairing. [`callers`]: whom it can reach.
-//! - [`trouble`]: what failed, for the model to be told.
-//! - [`driver`]: start and end.
+//! - [`roster`]: who is there. [`directory`]: who is meant by a name. [`lifecycle`]: signals, the parent, liveness.
+//! - [`pairing`]: the edge of pairing.
+//! - [`trouble`]: what failed, for the model to be told. [`progress`]: what it works on, for a hook.
+//! - [`wake`]: after sleep. [`driver`]: start and end.
 
-pub mod callers;
 pub mod client;
 pub mod clock;
 pub mod config;
@@ -28,9 +27,13 @@ pub mod lease;
 pub mod ledger;
 pub mod lifecycle;
 pub mod mcp;
+pub mod pace;
 pub mod pairing;
 pub mod peers_file;
 pub mod poll;
 pub mod presence;
+pub mod progress;
 pub mod pump;
+pub mod roster;
 pub mod trouble;
+pub mod wake;

@@ -8,10 +8,10 @@
 //! roster with the peer's own signature: the route in the request is not signed, and an answer sent
 //! wherever it points would let a relay collect them.
 
-use std::time::Duration;
+use std::sync::Arc;
 
-use super::callers;
 use super::core::{ActError, Core};
+use super::roster::{self, CHOOSE_WAIT, Whom};
 use crate::crypto::hash::sha256;
 use crate::crypto::sign::SigningIdentity;
 use crate::domain::decide::agent::{
@@ -24,9 +24,6 @@ use crate::types::route::Route;
 use crate::types::time::{Clock as _, UnixMillis};
 use crate::wire::envelope::{Draft, Message, MessageKind};
 use crate::wire::pair::PairRequest;
-
-/// How long a roster is waited for before an admitted key's request stays unanswered.
-const ROSTER_WAIT: Duration = Duration::from_secs(1);
 
 /// A request as it came, for the answer to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,7 +137,7 @@ impl After {
 
     /// Does it. What fails is told and left: the file follows with the next look at it, and whoever
     /// was not answered asks again.
-    pub(super) async fn settle(self, core: &Core, lease: &Lease) {
+    pub(super) async fn settle(self, core: &Arc<Core>, lease: &Lease) {
         if self.admitted
             && let Err(e) = core.peers.follow_log(&core.ledger).await
         {
@@ -149,10 +146,19 @@ impl After {
         if self.unanswered.is_empty() {
             return;
         }
-        let roster = callers::ask(core, ROSTER_WAIT).await;
+        let roster = match roster::fetch(core, CHOOSE_WAIT, Whom::Known).await {
+            Ok(roster) => roster,
+            Err(e) => {
+                tracing::warn!("peers ask again and are not answered: {e}");
+                return;
+            }
+        };
         for asked in self.unanswered {
             let who = asked.key.fingerprint();
-            if !roster.shows(&asked.key, &asked.reply_session) {
+            let shown = roster
+                .sessions_of(&asked.key)
+                .any(|s| s.session.as_ref() == Some(&asked.reply_session));
+            if !shown {
                 tracing::info!("{who} is a peer and asks from a session that no relay shows");
                 continue;
             }

@@ -14,7 +14,7 @@ use super::units::duration_ms;
 use super::{logging, out, paths};
 use crate::agent::clock::{OsEntropy, random_hex};
 use crate::agent::config::{
-    AgentConfig, Consent, OperatorFlags, RelayListError, StorePlace, parse_relays,
+    AgentConfig, Consent, OperatorFlags, RelayListError, ShareCwd, StorePlace, parse_relays,
 };
 use crate::agent::driver::{self, StartError};
 use crate::agent::host::claude_hook::{self, Waited};
@@ -116,6 +116,17 @@ struct Common {
     #[arg(long, value_name = "TIME", env = "INTERLINK_RESIGN_AFTER", default_value = "12h", value_parser = duration_ms, global = true)]
     resign_after: u64,
 
+    /// How much of the working directory everybody may see who can ask a relay
+    #[arg(
+        long,
+        value_enum,
+        value_name = "HOW",
+        env = "INTERLINK_SHARE_CWD",
+        default_value = "basename",
+        global = true
+    )]
+    share_cwd: Share,
+
     /// The host [only `claude` in this version]
     #[arg(
         long,
@@ -152,6 +163,16 @@ enum ConsentMode {
 enum StoreMode {
     Shared,
     Exclusive,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Share {
+    /// The whole path
+    Full,
+    /// Its last part
+    Basename,
+    /// Nothing, the repository's name neither
+    None,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -268,6 +289,11 @@ fn serve(common: Common, parent: Parent) -> Result<u8, McpError> {
             ConsentMode::Tool => Consent::Tool,
         },
         operator: common.operator_flags(&identity.public())?,
+        share_cwd: match common.share_cwd {
+            Share::Full => ShareCwd::Full,
+            Share::Basename => ShareCwd::Basename,
+            Share::None => ShareCwd::None,
+        },
     };
     tracing::info!(
         "identity {} session {}",

@@ -101,6 +101,10 @@ tables! {
     PairBlocked = 54, "pair_blocked", Agent;
     /// What is new about pairing, by session.
     PairNews = 55, "pair_news", Agent;
+    /// Whose sessions there are.
+    Directory = 58, "directory", Agent;
+    /// What became of every task.
+    Tasks = 59, "tasks", Agent;
 }
 
 /// Rows could not be read or written.

@@ -146,6 +146,16 @@ kinds! {
     OutboxRequeued = 130, 1, "outbox_requeued", Agent;
     /// The human was asked and said no.
     ConsentDeclined = 131, 1, "consent_declined", Agent;
+    /// Sessions were seen announced by their keys.
+    SessionsSeen = 135, 1, "sessions_seen", Agent;
+    /// A peer's session said good-bye.
+    SessionClosed = 136, 1, "session_closed", Agent;
+    /// Sessions left the directory.
+    SessionsForgotten = 137, 1, "sessions_forgotten", Agent;
+    /// The reader put messages away that came too late.
+    ExpiredDismissed = 138, 1, "expired_dismissed", Agent;
+    /// What was exchanged with a key was erased.
+    PeerForgotten = 139, 1, "peer_forgotten", Agent;
 }
 
 #[cfg(test)]

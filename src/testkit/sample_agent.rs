@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::Rng;
 use super::sample::payload;
 use super::sample_pairing::pairing_event;
+use super::{Rng, sample_directory};
 use crate::crypto::hash::sha256;
 use crate::domain::decide::agent::{
     AgentCommand, AgentReply, Lease, QueueMessage, Receive, Reception, Window,
@@ -237,7 +237,8 @@ pub fn agent_event(kind: EventKind, rng: &mut Rng) -> Option<AgentEvent> {
         kind => {
             return outbox_event(kind, rng)
                 .or_else(|| mailbox_event(kind, rng))
-                .or_else(|| pairing_event(kind, rng));
+                .or_else(|| pairing_event(kind, rng))
+                .or_else(|| sample_directory::event(kind, rng));
         }
     })
 }

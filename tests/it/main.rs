@@ -10,6 +10,8 @@ mod admin;
     feature = "cli"
 ))]
 mod admin_peers;
+#[cfg(all(unix, feature = "cli", feature = "testkit"))]
+mod admin_sessions;
 mod architecture;
 #[cfg(all(feature = "bus", feature = "cli"))]
 mod bus_process;
@@ -29,6 +31,8 @@ mod freeze;
 mod gate_scenarios;
 #[cfg(feature = "testkit")]
 mod golden;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod hostile_relay;
 #[cfg(feature = "bus")]
 mod http;
 #[cfg(feature = "bus")]
@@ -46,6 +50,8 @@ mod kill;
 mod lexer;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod mcp_consent;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod mcp_discover;
 #[cfg(all(
     unix,
     feature = "agent",
@@ -54,6 +60,8 @@ mod mcp_consent;
     feature = "testkit"
 ))]
 mod mcp_end;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod mcp_hardening;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod mcp_life;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
@@ -83,14 +91,22 @@ mod mcp_protocol;
 mod mcp_public;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod mcp_support;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod mcp_tasks;
 #[cfg(feature = "testkit")]
 mod model_queue;
 #[cfg(feature = "testkit")]
 mod multiprocess;
 #[cfg(feature = "testkit")]
 mod pairing;
+#[cfg(all(feature = "agent", feature = "bus", feature = "testkit"))]
+mod parsers;
 #[cfg(feature = "testkit")]
 mod power_cut;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod relay_client;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod relays;
 #[cfg(feature = "testkit")]
 mod schema_sync;
 #[cfg(feature = "identity")]

@@ -344,7 +344,7 @@ fn accept(operator: &Operator, accept: &Accept, p: &mut Printer) -> Result<(), A
         claimed: Some(&inbound.row.name),
     };
     if !confirm(&question, accept.i_am_the_operator)? {
-        return Err(AdminError::NotConfirmed);
+        return Err(AdminError::NotTyped);
     }
     let now = operator::now();
     let node = accept
@@ -427,7 +427,7 @@ fn resolve(operator: &Operator, resolve: &Resolve, p: &mut Printer) -> Result<()
         claimed: None,
     };
     if !confirm(&question, resolve.i_am_the_operator)? {
-        return Err(AdminError::NotConfirmed);
+        return Err(AdminError::NotTyped);
     }
     let command = PairingCommand::ResolveConflict {
         lease: None,

@@ -149,7 +149,7 @@ fn add(args: &Args, add: &Add, store: Option<&Path>, p: &mut Printer) -> Result<
             claimed: None,
         };
         if !confirm(&question, add.i_am_the_operator)? {
-            return Err(AdminError::NotConfirmed);
+            return Err(AdminError::NotTyped);
         }
     }
     let command = AgentCommand::AddPeer {

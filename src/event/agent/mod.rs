@@ -8,11 +8,18 @@
 //! - `outbox`: signed messages on their way to relays.
 //! - `mailbox`: received messages, replay protection, wake-up notices.
 //! - `pairing`: how strangers become peers.
+//! - `directory`: whose sessions there are, and what is not to be remembered.
 
+mod directory;
 mod mailbox;
 mod outbox;
 mod pairing;
 mod policy;
+
+pub use directory::{
+    ExpiredDismissed, ForgetReason, PeerForgotten, SessionClosed, SessionsForgotten, SessionsSeen,
+    Sighting,
+};
 
 pub use mailbox::{
     Acknowledged, NoticeChange, NoticeChanged, NoticePath, Received, ReceivedExpired,
@@ -118,6 +125,11 @@ agent_events!(
     PairNewsSeen,
     OutboxRequeued,
     ConsentDeclined,
+    SessionsSeen,
+    SessionClosed,
+    SessionsForgotten,
+    ExpiredDismissed,
+    PeerForgotten,
 );
 
 fn hex(bytes: &[u8]) -> String {

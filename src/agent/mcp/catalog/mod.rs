@@ -5,6 +5,7 @@ mod messages;
 mod pairing;
 mod peers;
 mod sessions;
+mod tasks;
 
 use std::sync::Arc;
 
@@ -46,6 +47,7 @@ pub fn tools() -> Vec<Tool> {
     let mut tools = messages::tools();
     tools.extend(peers::tools());
     tools.extend(sessions::tools());
+    tools.extend(tasks::tools());
     tools.extend(pairing::tools());
     tools.sort_by(|a, b| a.name.cmp(&b.name));
     tools
@@ -66,6 +68,9 @@ pub async fn call(call: Call<'_>) -> Result<CallToolResult, ErrorData> {
     if let Some(done) = sessions::call(&call).await {
         return done;
     }
+    if let Some(done) = tasks::call(&call).await {
+        return done;
+    }
     if let Some(done) = pairing::call(&call).await {
         return done;
     }
@@ -78,6 +83,8 @@ pub async fn call(call: Call<'_>) -> Result<CallToolResult, ErrorData> {
 pub(super) enum Effect {
     /// Looks only.
     Reads,
+    /// Looks only, at what others publish.
+    Asks,
     /// Changes this session's own books; saying it twice is saying it once.
     Books,
     /// As `Books`, possibly after a look: shows and may acknowledge.
@@ -91,7 +98,7 @@ pub(super) enum Effect {
     /// Ends that.
     Revokes,
     /// Reaches somebody, who may be let in by it; saying it twice is saying it once.
-    Asks,
+    Requests,
     /// Ends something that waits.
     Drops,
 }
@@ -109,9 +116,10 @@ impl Effect {
         };
         match self {
             Effect::Reads => set(true, false, true, false),
+            Effect::Asks => set(true, false, true, true),
             Effect::Books | Effect::ReadsAndBooks => set(false, false, true, false),
             Effect::Sends => set(false, false, false, true),
-            Effect::Publishes | Effect::Admits | Effect::Asks => set(false, false, true, true),
+            Effect::Publishes | Effect::Admits | Effect::Requests => set(false, false, true, true),
             Effect::Revokes | Effect::Drops => set(false, true, true, false),
         }
     }
@@ -174,6 +182,9 @@ where
     };
     let answer = match f(args).await {
         Ok(answer) => answer,
+        Err(ToolError::Failed(text)) => {
+            return Ok(CallToolResult::error(vec![ContentBlock::text(text)]));
+        }
         Err(ToolError::Refused { text, data }) => {
             let mut result = CallToolResult::error(vec![ContentBlock::text(text)]);
             result.structured_content = Some(data);
@@ -195,7 +206,7 @@ mod tests {
     #[test]
     fn every_tool_is_described_typed_and_annotated() {
         let tools = tools();
-        assert_eq!(tools.len(), 17);
+        assert_eq!(tools.len(), 20);
         for tool in &tools {
             let text = serde_json::to_string(tool).unwrap();
             for odd in ["\"null\"", "$ref", "$schema", "uint"] {

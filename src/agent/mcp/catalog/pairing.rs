@@ -15,7 +15,7 @@ pub(super) fn tools() -> Vec<Tool> {
             "Ask somebody on the roster to pair. When they accept, both sides can write to each other. \
              The user is asked first; the request survives restarts and outages, and asking again \
              repeats it.",
-            Effect::Asks,
+            Effect::Requests,
             Hint::AskUser,
         ),
         describe::<args::Nothing, reply::PairRequests>(

@@ -1,9 +1,8 @@
 //! `request_pair`, `accept_pair`, `reject_pair`, `cancel_pair_request`: what changes something.
 //! Looking is in [`super::pair_view`].
 
-use std::time::Duration;
+use std::sync::Arc;
 
-use crate::agent::callers::{self, Callee};
 use crate::agent::core::{ActError, Core};
 use crate::agent::ledger::LedgerError;
 use crate::agent::mcp::approve::{self, Wish, quoted};
@@ -15,13 +14,14 @@ use crate::agent::mcp::reply::pairing::{PairAccepted, PairEnded, PairRequested};
 use crate::agent::mcp::server::HostConnection;
 use crate::agent::pairing::{Control, PairError, relays};
 use crate::agent::peers_file::PeersFileError;
+use crate::agent::roster::{self, DISCOVER_WAIT, Whom};
 use crate::domain::decide::agent::{
     AcceptPair, AgentCommand, AgentRefusal, AgentReply, PairingCommand, PairingRefusal,
     PairingReply, RequestPair,
 };
 use crate::domain::query::agent::{self as query, Conflict, Inbound};
 use crate::event::agent::{Origin, Question};
-use crate::types::id::{MsgId, PublicKey};
+use crate::types::id::{MsgId, PublicKey, SessionId};
 use crate::types::route::Route;
 use crate::types::time::Clock as _;
 use crate::wire::envelope::MessageKind;
@@ -29,8 +29,13 @@ use crate::wire::peers::Petname;
 
 pub use super::pair_view::{list_pair_requests, pair_status};
 
-/// How long rosters are waited for.
-const ROSTER_WAIT: Duration = Duration::from_secs(2);
+/// The session that is asked.
+struct Callee {
+    key: PublicKey,
+    session: SessionId,
+    /// The name that its identity gives itself. Unescaped.
+    name: Option<String>,
+}
 
 fn invalid<T>(text: impl Into<String>) -> Result<T, ToolError> {
     Err(ToolError::Invalid(text.into()))
@@ -55,7 +60,7 @@ impl From<PairError> for ToolError {
 ///
 /// [`ToolError`].
 pub async fn request_pair(
-    core: &Core,
+    core: &Arc<Core>,
     host: &HostConnection,
     a: args::RequestPair,
 ) -> Result<Answer<PairRequested>, ToolError> {
@@ -113,28 +118,40 @@ fn requested(callee: &Callee, petname: &str) -> PairRequested {
 }
 
 /// The session that a request goes to.
-async fn find(core: &Core, target: &str) -> Result<Callee, ToolError> {
+async fn find(core: &Arc<Core>, target: &str) -> Result<Callee, ToolError> {
     if target.is_empty() {
         return invalid("`target` is empty: give a key, a fingerprint or a name on the roster");
     }
     if target.parse().ok() == Some(core.me) {
         return invalid("that is this identity itself; its own sessions need no pairing");
     }
-    let callers = callers::ask(core, ROSTER_WAIT).await;
-    let missing = if callers.failed.is_empty() {
+    let roster = roster::fetch(core, DISCOVER_WAIT, Whom::Everybody).await?;
+    let failed: Vec<&str> = roster.failed.iter().map(|f| f.url.as_str()).collect();
+    let missing = if failed.is_empty() {
         String::new()
     } else {
-        format!(" (no answer from {})", callers.failed.join(", "))
+        format!(" (no answer from {})", failed.join(", "))
     };
-    match callers.find(target) {
-        Ok(callee) if callee.key == core.me => {
-            invalid("that is this identity itself; its own sessions need no pairing")
-        }
-        Ok(callee) => Ok(callee),
-        Err(e) => invalid(format!(
-            "{e}{missing}. Whoever is asked needs a session that runs, or ran in the last days, on \
+    let nobody = |what: String| {
+        invalid(format!(
+            "{what}{missing}. Whoever is asked needs a session that runs, or ran in the last days, on \
              a relay that both sides use"
-        )),
+        ))
+    };
+    let found = match roster.target(target) {
+        Ok(found) if found.key == core.me => {
+            return invalid("that is this identity itself; its own sessions need no pairing");
+        }
+        Ok(found) => found,
+        Err(e) => return nobody(e.to_string()),
+    };
+    match found.session {
+        Some(session) => Ok(Callee {
+            key: found.key,
+            session,
+            name: found.name,
+        }),
+        None => nobody("no relay shows a session of this key".to_owned()),
     }
 }
 
@@ -147,7 +164,7 @@ async fn consent_to_request(
     let wish = Wish::Request {
         key: callee.key,
         petname,
-        claimed: Some(&callee.name),
+        claimed: callee.name.as_deref(),
     };
     let line = format!("peers add {} {}", quoted(petname), callee.key);
     approve::consent(core, host, &wish, Question::RequestPair, &line)

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::directory::DirectoryCommand;
 use super::pairing::command::{PairingCommand, PairingRefusal, PairingReply};
 use crate::domain::machine::notice::NoticeStep;
 use crate::event::agent::{AttemptError, MailKind, MailStatus, NoticePath, Origin};
@@ -224,6 +225,14 @@ pub enum AgentCommand {
     },
     /// Take in a verified message.
     Receive(Box<Receive>),
+    /// As `Receive`, of a message that follows another one of its sender in the same queue: refused
+    /// while that one is neither stored nor listed as late, so that their order stays.
+    ReceiveAfter {
+        /// Id of the message before it.
+        after: MsgId,
+        /// The message.
+        receive: Box<Receive>,
+    },
     /// Use up the id of a verified message that is not stored.
     MarkSeen {
         /// The session whose queue it came through.
@@ -299,6 +308,8 @@ pub enum AgentCommand {
     },
     /// Something about pairing.
     Pairing(PairingCommand),
+    /// What is remembered of others, and what is not to be any more.
+    Directory(DirectoryCommand),
 }
 
 /// What became of an arriving message.
@@ -372,6 +383,13 @@ pub enum AgentReply {
     },
     /// What to do about waking the host.
     Notice(NoticeStep),
+    /// Things were forgotten.
+    Forgotten {
+        /// How many.
+        rows: usize,
+        /// Whether the call is to be repeated.
+        more: bool,
+    },
     /// The wish is fulfilled.
     Done {
         /// Whether anything changed.
@@ -485,6 +503,9 @@ pub enum AgentRefusal {
     /// A relay has the message; its text must not change any more.
     #[error("a relay has the message already")]
     AlreadyAccepted,
+    /// The message before it in its queue has not come in.
+    #[error("a message before it has not come in yet")]
+    OutOfTurn,
     /// Unread mail of the session is at its bound. The message stays on the bus.
     #[error("the mailbox is full: {messages} unread messages, {bytes} bytes")]
     MailboxFull {
@@ -492,6 +513,12 @@ pub enum AgentRefusal {
         messages: usize,
         /// Their bytes.
         bytes: u64,
+    },
+    /// What was exchanged with somebody is kept while he is admitted.
+    #[error("{petname:?} is admitted; revoke the key first")]
+    StillAdmitted {
+        /// The local name.
+        petname: String,
     },
     /// A notice id is not eight lowercase hexadecimal digits.
     #[error("a notice id has 8 lowercase hexadecimal digits")]

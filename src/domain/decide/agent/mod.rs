@@ -7,6 +7,7 @@
 //! answers of relays that arrive twice change nothing the second time.
 
 mod command;
+mod directory;
 mod mailbox;
 mod notice;
 mod outbox;
@@ -19,6 +20,7 @@ mod tests;
 use std::ops::ControlFlow;
 
 pub use command::*;
+pub use directory::DirectoryCommand;
 pub use pairing::command::*;
 
 use crate::domain::projection::Projection;
@@ -115,6 +117,9 @@ impl Domain for Agent {
             | AgentCommand::RecordRefused { .. } => outbox::record(tables, command),
             AgentCommand::Resign { .. } => outbox::resign(tables, command),
             AgentCommand::Receive(wish) => mailbox::receive(view, wish),
+            AgentCommand::ReceiveAfter { after, receive } => {
+                mailbox::receive_after(view, after, receive)
+            }
             AgentCommand::MarkSeen { .. } => mailbox::mark_seen(tables, command),
             AgentCommand::Acknowledge { lease, items, .. } => {
                 mailbox::acknowledge(tables, &lease.session, items)
@@ -135,13 +140,16 @@ impl Domain for Agent {
                 changed(floor.map(|floor| ReplayForgotten { floor }.into()))
             }
             AgentCommand::Pairing(command) => pairing::decide(view, command),
+            AgentCommand::Directory(command) => directory::decide(tables, command),
         }
     }
 
     fn weight(command: &AgentCommand) -> usize {
         match command {
             AgentCommand::QueueMessage(wish) => wish.body.len(),
-            AgentCommand::Receive(wish) => wish.body.len(),
+            AgentCommand::Receive(wish) | AgentCommand::ReceiveAfter { receive: wish, .. } => {
+                wish.body.len()
+            }
             AgentCommand::Resign { body, .. } => body.len(),
             AgentCommand::Pairing(command) => command.weight(),
             _ => 0,
@@ -158,6 +166,7 @@ impl Domain for Agent {
         match event {
             AgentEvent::OutboxResigned(e) => std::slice::from_ref(&e.replaced),
             AgentEvent::OutboxRequeued(e) => std::slice::from_ref(&e.replaced),
+            AgentEvent::PeerForgotten(e) => &e.bodies,
             _ => &[],
         }
     }
@@ -205,7 +214,9 @@ fn lease_of(command: &AgentCommand) -> Option<&Lease> {
             lease.as_ref()
         }
         AgentCommand::QueueMessage(wish) => Some(&wish.lease),
-        AgentCommand::Receive(wish) => Some(&wish.lease),
+        AgentCommand::Receive(wish) | AgentCommand::ReceiveAfter { receive: wish, .. } => {
+            Some(&wish.lease)
+        }
         AgentCommand::Pairing(command) => command.lease(),
         AgentCommand::TakeLease { .. }
         | AgentCommand::ImportPeers { .. }
@@ -215,7 +226,8 @@ fn lease_of(command: &AgentCommand) -> Option<&Lease> {
         | AgentCommand::RecordAccepted { .. }
         | AgentCommand::RecordRefused { .. }
         | AgentCommand::Resign { .. }
-        | AgentCommand::ForgetReplay { .. } => None,
+        | AgentCommand::ForgetReplay { .. }
+        | AgentCommand::Directory(_) => None,
     }
 }
 

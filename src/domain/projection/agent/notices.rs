@@ -97,7 +97,12 @@ impl Projection<AgentEvent> for Notices {
             | AgentEvent::ReplayForgotten(_)
             | AgentEvent::PeersFileAdopted(_)
             | AgentEvent::OutboxRequeued(_)
-            | pairing_event!() => Ok(()),
+            | pairing_event!()
+            | AgentEvent::SessionsSeen(_)
+            | AgentEvent::SessionClosed(_)
+            | AgentEvent::SessionsForgotten(_)
+            | AgentEvent::ExpiredDismissed(_)
+            | AgentEvent::PeerForgotten(_) => Ok(()),
         }
     }
 }

@@ -6,7 +6,7 @@ use super::{ApplyError, Projection, SeqRow, inconsistent};
 use crate::domain::tables::{TableId, Tables, get_row, put_row};
 use crate::event::Recorded;
 use crate::event::agent::{
-    AgentEvent, AttemptError, MailKind, MailStatus, OutboxQueued, pairing_event,
+    AgentEvent, AttemptError, MailKind, MailStatus, OutboxQueued, PeerForgotten, pairing_event,
 };
 use crate::types::id::{MsgId, PublicKey, SessionId};
 use crate::types::seq::Seq;
@@ -279,6 +279,7 @@ impl Projection<AgentEvent> for Outbox {
                 row.sha256 = e.sha256;
                 row.relays = untried(&e.relays);
             }),
+            AgentEvent::PeerForgotten(e) => forget(tables, e),
             AgentEvent::PeerAdded(_)
             | AgentEvent::PeerRemoved(_)
             | AgentEvent::PeersPublished(_)
@@ -291,7 +292,11 @@ impl Projection<AgentEvent> for Outbox {
             | AgentEvent::ReplaySeen(_)
             | AgentEvent::ReplayForgotten(_)
             | AgentEvent::PeersFileAdopted(_)
-            | pairing_event!() => Ok(()),
+            | pairing_event!()
+            | AgentEvent::SessionsSeen(_)
+            | AgentEvent::SessionClosed(_)
+            | AgentEvent::SessionsForgotten(_)
+            | AgentEvent::ExpiredDismissed(_) => Ok(()),
         }
     }
 }
@@ -322,6 +327,19 @@ fn put(tables: &mut dyn Tables, message: Seq, row: &OutboxRow) -> Result<(), App
         put_row(tables, TableId::OutboxOpen, &message.to_key(), &open)?;
     } else {
         tables.delete(TableId::OutboxOpen, &message.to_key())?;
+    }
+    Ok(())
+}
+
+fn forget(tables: &mut dyn Tables, e: &PeerForgotten) -> Result<(), ApplyError> {
+    for seq in &e.sent {
+        let row: Option<OutboxRow> = get_row(tables, TableId::Outbox, &seq.to_key())?;
+        let Some(row) = row else {
+            return inconsistent("erased message is not in the outbox");
+        };
+        tables.delete(TableId::Outbox, &seq.to_key())?;
+        tables.delete(TableId::OutboxByMsg, row.msg_id.as_str().as_bytes())?;
+        tables.delete(TableId::OutboxOpen, &seq.to_key())?;
     }
     Ok(())
 }

@@ -102,6 +102,13 @@ pub struct BlockedRow {
     pub seq: Seq,
 }
 
+/// The tables of what waits, each with at most one row a key.
+const WAITING: [TableId; 3] = [
+    TableId::PairOutbound,
+    TableId::PairInbound,
+    TableId::PairConflicts,
+];
+
 /// Who waits for whom, what was decided, who is not heard.
 pub struct Pairing;
 
@@ -161,6 +168,15 @@ impl Projection<AgentEvent> for Pairing {
                 &e.key,
                 "the key is not blocked",
             ),
+            AgentEvent::PeerForgotten(e) => {
+                if e.last {
+                    // What was decided, and who is blocked, stays.
+                    for table in WAITING {
+                        tables.delete(table, e.key.as_bytes())?;
+                    }
+                }
+                Ok(())
+            }
             AgentEvent::PairNewsSeen(_)
             | AgentEvent::ConsentDeclined(_)
             | AgentEvent::OutboxRequeued(_)
@@ -180,7 +196,11 @@ impl Projection<AgentEvent> for Pairing {
             | AgentEvent::NoticeChanged(_)
             | AgentEvent::ReplaySeen(_)
             | AgentEvent::ReplayForgotten(_)
-            | AgentEvent::PeersFileAdopted(_) => Ok(()),
+            | AgentEvent::PeersFileAdopted(_)
+            | AgentEvent::SessionsSeen(_)
+            | AgentEvent::SessionClosed(_)
+            | AgentEvent::SessionsForgotten(_)
+            | AgentEvent::ExpiredDismissed(_) => Ok(()),
         }
     }
 }
@@ -320,7 +340,7 @@ fn conflicted(
 pub enum NewsKind {
     /// A stranger asks to be admitted.
     Knock,
-    /// A request of ours was accepted.
+    /// A request of ours was accepted, or the operator accepted a stranger's at the terminal.
     Paired,
     /// A request of ours was accepted, but its name is taken.
     Conflict,
@@ -374,7 +394,14 @@ impl Projection<AgentEvent> for PairNews {
                 tell(tables, rec.seq, &e.session, NewsKind::Knock, e.key)
             }
             AgentEvent::KnockReceived(_) => Ok(()),
-            AgentEvent::KnockResolved(e) => settle(tables, NewsKind::Knock, &e.key),
+            AgentEvent::KnockResolved(e) => {
+                settle(tables, NewsKind::Knock, &e.key)?;
+                if e.end == KnockEnd::Accepted && e.origin == Some(Origin::Admin) {
+                    // What a session does itself is no news to it.
+                    tell(tables, rec.seq, &e.session, NewsKind::Paired, e.key)?;
+                }
+                Ok(())
+            }
             AgentEvent::PairRequestEnded(e) => match e.end {
                 RequestEnd::Accepted => tell(tables, rec.seq, &e.session, NewsKind::Paired, e.key),
                 RequestEnd::Expired => tell(tables, rec.seq, &e.session, NewsKind::Expired, e.key),
@@ -385,6 +412,10 @@ impl Projection<AgentEvent> for PairNews {
             }
             AgentEvent::PairConflictResolved(e) => settle(tables, NewsKind::Conflict, &e.key),
             AgentEvent::PairNewsSeen(e) => seen(tables, &e.session, e.up_to),
+            AgentEvent::PeerForgotten(e) => match e.last {
+                true => drop_news(tables, |row| row.key == e.key),
+                false => Ok(()),
+            },
             AgentEvent::PairRequested(_)
             | AgentEvent::KnockAnswered(_)
             | AgentEvent::KeyBlocked(_)
@@ -407,7 +438,11 @@ impl Projection<AgentEvent> for PairNews {
             | AgentEvent::NoticeChanged(_)
             | AgentEvent::ReplaySeen(_)
             | AgentEvent::ReplayForgotten(_)
-            | AgentEvent::PeersFileAdopted(_) => Ok(()),
+            | AgentEvent::PeersFileAdopted(_)
+            | AgentEvent::SessionsSeen(_)
+            | AgentEvent::SessionClosed(_)
+            | AgentEvent::SessionsForgotten(_)
+            | AgentEvent::ExpiredDismissed(_) => Ok(()),
         }
     }
 }
@@ -448,9 +483,13 @@ fn each(tables: &dyn Tables, mut visit: impl FnMut(&[u8], Seq, NewsRow)) -> Resu
 
 /// What was decided is no news any more.
 fn settle(tables: &mut dyn Tables, kind: NewsKind, key: &PublicKey) -> Result<(), ApplyError> {
+    drop_news(tables, |row| row.kind == kind && row.key == *key)
+}
+
+fn drop_news(tables: &mut dyn Tables, which: impl Fn(&NewsRow) -> bool) -> Result<(), ApplyError> {
     let mut gone = vec![];
     each(tables, |at, _, row| {
-        if row.kind == kind && row.key == *key {
+        if which(&row) {
             gone.push(at.to_vec());
         }
     })?;

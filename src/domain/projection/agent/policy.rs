@@ -119,7 +119,12 @@ impl Projection<AgentEvent> for Peers {
             | AgentEvent::ReplayForgotten(_)
             | AgentEvent::PeersFileAdopted(_)
             | AgentEvent::OutboxRequeued(_)
-            | pairing_event!() => {}
+            | pairing_event!()
+            | AgentEvent::SessionsSeen(_)
+            | AgentEvent::SessionClosed(_)
+            | AgentEvent::SessionsForgotten(_)
+            | AgentEvent::ExpiredDismissed(_)
+            | AgentEvent::PeerForgotten(_) => {}
         }
         Ok(())
     }
@@ -195,7 +200,12 @@ impl Projection<AgentEvent> for PeersFile {
             | AgentEvent::ReplaySeen(_)
             | AgentEvent::ReplayForgotten(_)
             | AgentEvent::OutboxRequeued(_)
-            | pairing_event!() => {}
+            | pairing_event!()
+            | AgentEvent::SessionsSeen(_)
+            | AgentEvent::SessionClosed(_)
+            | AgentEvent::SessionsForgotten(_)
+            | AgentEvent::ExpiredDismissed(_)
+            | AgentEvent::PeerForgotten(_) => {}
         }
         Ok(())
     }
@@ -274,7 +284,12 @@ impl Projection<AgentEvent> for Sessions {
             | AgentEvent::ReplayForgotten(_)
             | AgentEvent::PeersFileAdopted(_)
             | AgentEvent::OutboxRequeued(_)
-            | pairing_event!() => return Ok(()),
+            | pairing_event!()
+            | AgentEvent::SessionsSeen(_)
+            | AgentEvent::SessionClosed(_)
+            | AgentEvent::SessionsForgotten(_)
+            | AgentEvent::ExpiredDismissed(_)
+            | AgentEvent::PeerForgotten(_) => return Ok(()),
         };
         let key = session.as_str().as_bytes();
         let old: Option<SessionRow> = get_row(tables, TableId::Sessions, key)?;
