@@ -28,8 +28,32 @@ pub struct AgentConfig {
     pub resign_after_ms: u64,
     /// Whether wake-ups go through the MCP connection.
     pub channels: bool,
+    /// Who consents to admissions.
+    pub consent: Consent,
+    /// How `interlink-admin` is told to mean this identity; `None` where that tool cannot reach the
+    /// log.
+    pub operator: Option<OperatorFlags>,
     /// How much of the working directory everybody may see.
     pub share_cwd: ShareCwd,
+}
+
+/// What follows a command of `interlink-admin`, ready for a shell: each empty or beginning with a
+/// blank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OperatorFlags {
+    /// For every command: which identity.
+    pub identity: String,
+    /// For commands that send something: through which relays.
+    pub relays: String,
+}
+
+/// Who consents to admitting and revoking peers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Consent {
+    /// The human, asked by the host or on a terminal.
+    Auto,
+    /// Whoever calls the tool.
+    Tool,
 }
 
 /// How much of the working directory is announced. Announcements are public to whoever can ask a

@@ -201,6 +201,11 @@ impl Core {
             .collect()
     }
 
+    /// What a failed command of the session means; learns from a refusal that the lease is gone.
+    pub fn judged(&self, e: LedgerError) -> ActError {
+        self.judge(e)
+    }
+
     fn judge(&self, e: LedgerError) -> ActError {
         self.lease.learn(&e);
         match e.refusal() {

@@ -23,7 +23,7 @@ use super::roster::Memory;
 use super::trouble::Told;
 use super::{poll, presence, progress, pump, wake};
 use crate::crypto::sign::SigningIdentity;
-use crate::domain::decide::agent::{AgentCommand, DirectoryCommand};
+use crate::domain::decide::agent::{AgentCommand, DirectoryCommand, PairingCommand};
 use crate::domain::query::agent as query;
 use crate::keystore::LoadKeyError;
 use crate::store::{Location, OpenOptions};
@@ -179,6 +179,9 @@ async fn watch_peers(core: Arc<Core>, refuse: oneshot::Sender<PeersFileError>) {
             match core.peers.ensure(&core.ledger).await {
                 Ok(()) => {
                     started = true;
+                    if let Err(e) = core.peers.follow_log(&core.ledger).await {
+                        tracing::debug!("the peers file: {e}");
+                    }
                     if !said.is_empty() {
                         tracing::info!("the peers file reads again");
                         said.clear();
@@ -207,7 +210,7 @@ async fn watch_peers(core: Arc<Core>, refuse: oneshot::Sender<PeersFileError>) {
 }
 
 /// Forgets ids of messages that are too old to be accepted anyway, with a day to spare, and sessions
-/// that nobody saw or wrote to for long.
+/// that nobody saw or wrote to for long; ends pairing requests that nobody decided.
 async fn sweep(core: Arc<Core>) {
     const SPARE_MS: u64 = 86_400_000;
     loop {
@@ -226,7 +229,8 @@ async fn sweep(core: Arc<Core>) {
         let unused = DirectoryCommand::ExpireSessions {
             before: now.minus(DIRECTORY_RETENTION_MS),
         };
-        for command in [command, AgentCommand::Directory(unused)] {
+        let expire = PairingCommand::Expire { now }.into();
+        for command in [command, AgentCommand::Directory(unused), expire] {
             if let Err(e) = core.submit(command).await {
                 tracing::debug!("sweep: {e}");
             }

@@ -12,6 +12,7 @@
 //!
 //! - [`client`]: the only HTTP client. [`lease`]: who may act for the session.
 //! - [`roster`]: who is there. [`directory`]: who is meant by a name. [`lifecycle`]: signals, the parent, liveness.
+//! - [`pairing`]: the edge of pairing.
 //! - [`trouble`]: what failed, for the model to be told. [`progress`]: what it works on, for a hook.
 //! - [`wake`]: after sleep. [`driver`]: start and end.
 
@@ -27,6 +28,7 @@ pub mod ledger;
 pub mod lifecycle;
 pub mod mcp;
 pub mod pace;
+pub mod pairing;
 pub mod peers_file;
 pub mod poll;
 pub mod presence;

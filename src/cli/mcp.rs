@@ -13,10 +13,13 @@ use super::exit::Exit;
 use super::units::duration_ms;
 use super::{logging, out, paths};
 use crate::agent::clock::{OsEntropy, random_hex};
-use crate::agent::config::{AgentConfig, RelayListError, ShareCwd, StorePlace, parse_relays};
+use crate::agent::config::{
+    AgentConfig, Consent, OperatorFlags, RelayListError, ShareCwd, StorePlace, parse_relays,
+};
 use crate::agent::driver::{self, StartError};
 use crate::agent::host::claude_hook::{self, Waited};
 use crate::agent::lifecycle::Parent;
+use crate::agent::mcp::approve::quoted;
 use crate::crypto::hash::sha256;
 use crate::domain::gate::Windows;
 use crate::keystore::KeyPermissions;
@@ -24,6 +27,9 @@ use crate::types::entropy::EntropyError;
 use crate::types::id::{PublicKey, SessionId, SessionIdError};
 
 const PROGRAM: &str = "interlink-mcp";
+
+/// The relay when none is named.
+pub(super) const DEFAULT_URL: &str = "http://127.0.0.1:9440";
 
 /// The channel server: one per coding-agent session, spoken to in MCP over standard input and
 /// output.
@@ -61,7 +67,7 @@ struct Common {
         long,
         value_name = "URL,...",
         env = "INTERLINK_URL",
-        default_value = "http://127.0.0.1:9440",
+        default_value = DEFAULT_URL,
         global = true
     )]
     url: String,
@@ -134,6 +140,23 @@ struct Common {
     /// Wake the host through its channel: 1 or true
     #[arg(long, env = "INTERLINK_CHANNELS", value_parser = one_or_true, hide = true, global = true)]
     channels: bool,
+
+    /// Who consents to admitting and revoking peers: the human, asked through the host or on a
+    /// terminal, or whoever calls the tool
+    #[arg(
+        long,
+        value_enum,
+        env = "INTERLINK_CONSENT",
+        default_value = "auto",
+        global = true
+    )]
+    consent: ConsentMode,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ConsentMode {
+    Auto,
+    Tool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -261,6 +284,11 @@ fn serve(common: Common, parent: Parent) -> Result<u8, McpError> {
         },
         resign_after_ms: common.resign_after.max(1_000),
         channels: common.channels,
+        consent: match common.consent {
+            ConsentMode::Auto => Consent::Auto,
+            ConsentMode::Tool => Consent::Tool,
+        },
+        operator: common.operator_flags(&identity.public())?,
         share_cwd: match common.share_cwd {
             Share::Full => ShareCwd::Full,
             Share::Basename => ShareCwd::Basename,
@@ -359,6 +387,39 @@ impl Common {
         }
         let host = env("CLAUDE_CODE_SESSION_ID").and_then(|v| v.into_string().ok());
         Ok(host.and_then(|text| SessionId::parse(text.trim()).ok()))
+    }
+
+    /// What `interlink-admin` needs to be told to mean this identity; `None` where it cannot get at the
+    /// log. What is where it always is goes without saying.
+    fn operator_flags(&self, key: &PublicKey) -> Result<Option<OperatorFlags>, McpError> {
+        if self.memory || self.store_mode == StoreMode::Exclusive {
+            return Ok(None);
+        }
+        let env = paths::process_env;
+        let mut identity = String::new();
+        let mut add = |flag: &str, path: &Path| {
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+            identity.push_str(&format!(" {flag} {}", quoted(&path.to_string_lossy())));
+        };
+        if let Some(path) = &self.key
+            && paths::key_file(&env).ok().as_ref() != Some(path)
+        {
+            add("--key", path);
+        }
+        match &self.db {
+            Some(path) => add("--store", path),
+            // The user's terminal may have another value, or none.
+            None if env("XDG_STATE_HOME").is_some() => {
+                add("--store", &paths::agent_db(&env, key)?);
+            }
+            None => {}
+        }
+        let relays = if self.url == DEFAULT_URL {
+            String::new()
+        } else {
+            format!(" --url {}", quoted(&self.url))
+        };
+        Ok(Some(OperatorFlags { identity, relays }))
     }
 
     fn store(&self, key: &PublicKey, session: &SessionId) -> Result<StorePlace, McpError> {

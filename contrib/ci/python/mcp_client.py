@@ -115,7 +115,7 @@ class World:
                 "--key", str(self.me.path), "--peers", str(self.me.peers), "--url", self.bus.url,
                 "--name", "node-me", "--session", session,
             ],
-            env=self.lab.environment(self.me.folder, RUST_LOG="trace"),
+            env=self.lab.environment(self.me.folder, RUST_LOG="trace", INTERLINK_CONSENT="tool"),
         )
         with open(self.lab.folder / f"{session}.log", "a") as log:
             client = Client(

@@ -18,9 +18,20 @@ pub fn notice_text(view: &NoticeView) -> String {
     } else {
         ""
     };
+    // Keys cost nothing: however many strangers ask, it is one line without a word of theirs.
+    let pairing = match view.news {
+        0 => "",
+        _ => " There is news about pairing: call list_pair_requests and tell the user.",
+    };
+    if view.attention == 0 {
+        return format!(
+            "[interlink pairing notice] notification_id=\"{}\".{pairing}",
+            view.id
+        );
+    }
     format!(
         "[interlink inbox notice] {} waiting{again}: call receive_messages with \
-         notification_id=\"{}\", read, then acknowledge_messages before acting.",
+         notification_id=\"{}\", read, then acknowledge_messages before acting.{pairing}",
         match view.attention {
             1 => "1 message".to_owned(),
             n => format!("{n} messages"),

@@ -93,6 +93,46 @@ pub struct SetSummary {
     pub summary: String,
 }
 
+/// `request_pair`
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct RequestPair {
+    /// Who is asked: a 43-character public key, its first eight characters, or the name of exactly one
+    /// identity on the roster.
+    pub target: String,
+    /// What the peer is to be called here. Default: `target` as it stands.
+    pub petname: Option<String>,
+}
+
+/// `accept_pair`
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct AcceptPair {
+    /// Who is admitted: the first eight characters of the key, or the whole key.
+    pub fingerprint: String,
+    /// What the peer is to be called here. Default: the name that it claims.
+    pub petname: Option<String>,
+}
+
+/// `reject_pair`
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct RejectPair {
+    /// Whose request: the first eight characters of the key, or the whole key.
+    pub fingerprint: String,
+}
+
+/// `cancel_pair_request`
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct CancelPairRequest {
+    /// Who was asked: a public key, its first eight characters, or the name that it was to get.
+    pub target: String,
+}
+
+/// `pair_status`
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct PairStatus {
+    /// A public key, its first eight characters, or a name.
+    pub target: String,
+}
+
 /// `discover`
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 pub struct Discover {

@@ -3,6 +3,7 @@
 //! Peer text stands inside `content`, between its markers, and nowhere else. Ids that a peer chose
 //! are given outside of it only when they are plain ([`super::render::is_plain_id`]).
 
+pub mod pairing;
 mod presence;
 
 use schemars::JsonSchema;
@@ -219,18 +220,30 @@ pub struct PeerAdded {
     pub petname: String,
     /// The public key.
     pub key: String,
-    /// False when it was in the list already.
+    /// False when it was in the list already, or the user has not agreed.
     pub changed: bool,
+    /// Why nothing changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// The line that the user can run in a terminal of their own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
 }
 
 /// `remove_peer`
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PeerRemoved {
-    /// False when there is no such peer.
+    /// False when there is no such peer, or the user has not agreed.
     pub removed: bool,
     /// The key that may not write any more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
+    /// Why nothing changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// The line that the user can run in a terminal of their own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
 }
 
 /// One peer.

@@ -13,7 +13,9 @@ use rmcp::model::{
 use rmcp::service::{Peer, RequestContext, RoleServer, ServerInitializeError};
 use rmcp::{ServerHandler, ServiceExt as _};
 use serde_json::Value;
+use tokio::sync::watch;
 
+use super::approve::Asking;
 use super::catalog::{self, Call};
 use super::notes;
 use super::transport::{MAX_LINE_BYTES, StdioTransport, read_lines};
@@ -57,9 +59,33 @@ pub enum Served {
 
 /// The host's end of the connection.
 #[derive(Clone, Debug)]
-pub struct HostConnection(Peer<RoleServer>);
+pub struct HostConnection {
+    pub(super) peer: Peer<RoleServer>,
+    /// What is asked of its user.
+    pub(super) asking: Asking,
+    /// The call that is being answered, if one is.
+    call: Option<Arc<RequestContext<RoleServer>>>,
+    ended: watch::Receiver<bool>,
+}
 
 impl HostConnection {
+    /// Resolves when the call was withdrawn, or the host is going: whoever waits for it must stop. True
+    /// while the host still listens.
+    pub(super) async fn withdrawn(&self) -> bool {
+        let mut ended = self.ended.clone();
+        let cancelled = async {
+            match &self.call {
+                Some(call) => call.ct.cancelled().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = cancelled => true,
+            // A connection that is gone has ended too.
+            _ = ended.wait_for(|ended| *ended) => false,
+        }
+    }
+
     /// Sends a notification.
     ///
     /// # Errors
@@ -67,7 +93,7 @@ impl HostConnection {
     /// What the connection said.
     pub async fn notify(&self, method: &str, params: Value) -> Result<(), String> {
         let notification = CustomNotification::new(method, Some(params));
-        self.0
+        self.peer
             .send_notification(ServerNotification::CustomNotification(notification))
             .await
             .map_err(|e| e.to_string())
@@ -86,7 +112,13 @@ pub async fn serve<G>(
 ) -> io::Result<Served> {
     let lines = read_lines(io::stdin(), MAX_LINE_BYTES)?;
     let transport = StdioTransport::new(lines, tokio::io::stdout());
-    let running = match Server::new(Arc::clone(core)).serve(transport).await {
+    let server = Server {
+        core: Arc::clone(core),
+        asking: Asking::default(),
+        ended: transport.ended(),
+    };
+    let (asking, ended) = (server.asking.clone(), server.ended.clone());
+    let running = match server.serve(transport).await {
         Ok(running) => running,
         Err(ServerInitializeError::ConnectionClosed(_)) => {
             tracing::warn!("the input ended before initialize");
@@ -97,7 +129,12 @@ pub async fn serve<G>(
             return Ok(Served::NeverOpened);
         }
     };
-    let guard = opened(HostConnection(running.peer().clone()));
+    let guard = opened(HostConnection {
+        peer: running.peer().clone(),
+        asking,
+        call: None,
+        ended,
+    });
     if let Err(e) = running.waiting().await {
         tracing::error!("{e}");
     }
@@ -108,14 +145,8 @@ pub async fn serve<G>(
 /// The server.
 pub struct Server {
     core: Arc<Core>,
-}
-
-impl Server {
-    /// Over the parts of a channel server.
-    #[must_use]
-    pub const fn new(core: Arc<Core>) -> Server {
-        Server { core }
-    }
+    asking: Asking,
+    ended: watch::Receiver<bool>,
 }
 
 impl ServerHandler for Server {
@@ -155,8 +186,13 @@ impl ServerHandler for Server {
             core: &self.core,
             name: &request.name,
             arguments: request.arguments,
-            meta: context.meta,
-            host: HostConnection(context.peer),
+            meta: context.meta.clone(),
+            host: HostConnection {
+                peer: context.peer.clone(),
+                asking: self.asking.clone(),
+                call: Some(Arc::new(context)),
+                ended: self.ended.clone(),
+            },
         };
         let mut result = catalog::call(call).await?;
         if result.is_error != Some(true) {

@@ -2,6 +2,8 @@
 
 pub mod discover;
 pub mod inbox;
+pub mod pair;
+mod pair_view;
 pub mod peer;
 pub mod pending;
 pub mod send;

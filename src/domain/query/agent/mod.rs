@@ -24,6 +24,6 @@ pub use pairing::{
     outbound_of,
 };
 pub use policy::{
-    FileVersion, Peer, SessionLease, file_version, latest_published, lease, leases, peer_by_key,
-    peer_by_name, peers, peers_file, revoked,
+    FileVersion, Peer, SessionLease, file_version, is_file_behind, latest_published, lease, leases,
+    peer_by_key, peer_by_name, peers, peers_file, revoked,
 };
