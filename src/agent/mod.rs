@@ -13,7 +13,7 @@
 //! - [`client`]: the only HTTP client. [`lease`]: who may act for the session.
 //! - [`directory`]: who is meant by a name. [`lifecycle`]: signals, the parent, liveness.
 //! - [`trouble`]: what failed, for the model to be told.
-//! - [`driver`]: start and end.
+//! - [`runtime`]: which session is acted for. [`driver`]: start and end.
 
 pub mod client;
 pub mod clock;
@@ -30,4 +30,5 @@ pub mod peers_file;
 pub mod poll;
 pub mod presence;
 pub mod pump;
+pub mod runtime;
 pub mod trouble;

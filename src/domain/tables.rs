@@ -87,6 +87,8 @@ tables! {
     MailboxTasks = 47, "mailbox_tasks", Agent;
     /// Which `peers.json` is the identity's.
     PeersFile = 48, "peers_file", Agent;
+    /// How a session's host can be woken.
+    Hosts = 64, "hosts", Agent;
 }
 
 /// Rows could not be read or written.

@@ -118,6 +118,8 @@ kinds! {
     ReplayForgotten = 116, 1, "replay_forgotten", Agent;
     /// The identity's `peers.json` is another file from now on.
     PeersFileAdopted = 117, 1, "peers_file_adopted", Agent;
+    /// Something became known about a session's host.
+    HostChanged = 145, 1, "host_changed", Agent;
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ pub mod disk;
 pub mod power;
 pub mod sample;
 pub mod sample_agent;
+pub mod sample_host;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};

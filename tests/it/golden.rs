@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use interlink::codec::frame::{FrameError, parse_prefix};
 use interlink::domain::Domain;
-use interlink::domain::decide::agent::Agent;
+use interlink::domain::decide::agent::{Agent, AgentReply};
 use interlink::domain::decide::bus::{Bus, BusCommand};
 use interlink::domain::projection::apply_all;
 use interlink::domain::tables::MemTables;
@@ -16,7 +16,8 @@ use interlink::event::kind::{EventKind, StoreKind};
 use interlink::event::{Recorded, StoredEvent};
 use interlink::store::{Location, Mode, OpenOptions, Reader, Store};
 use interlink::testkit::sample::{SMALL_LIMITS, WIDE_LIMITS, enqueue, payload};
-use interlink::testkit::sample_agent::{agent_history, take_lease};
+use interlink::testkit::sample_agent::{agent_history, take_lease, with_mail};
+use interlink::testkit::sample_host::host_history;
 use interlink::types::seq::Seq;
 
 use super::support::{START, clock, rows, run, verified};
@@ -200,13 +201,55 @@ fn the_golden_logs_give_the_golden_states() {
 }
 
 fn has_every_kind<D: Domain>() {
-    let (records, _) = parse::<D::Event>(&log::<D>());
-    let found: BTreeSet<_> = records.iter().map(|r| r.event.kind()).collect();
+    let prefix = format!("{}-", D::KIND.name());
+    let mut found = BTreeSet::new();
+    for file in fs::read_dir(golden("log")).unwrap() {
+        let name = file.unwrap().file_name().into_string().unwrap();
+        if name.starts_with(&prefix) && name.ends_with(".ilog") {
+            let bytes = fs::read(golden("log").join(&name)).unwrap();
+            let (records, _) = parse::<D::Event>(&bytes);
+            found.extend(records.iter().map(|r| r.event.kind()));
+        }
+    }
     let all = EventKind::ALL
         .iter()
         .copied()
         .filter(|k| k.store() == D::KIND);
     assert_eq!(found, all.collect());
+}
+
+/// A later area of a domain has a log of its own.
+fn area<D: Domain>(name: &str, write: impl FnOnce(&Path)) {
+    let bytes = golden_bytes(&format!("log/{name}.ilog"), || {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("store.redb");
+        write(&path);
+        export(&path)
+    });
+    let (records, end) = parse::<D::Event>(&bytes);
+    assert_eq!(end, None);
+    let written: Vec<u8> = records.iter().flat_map(|r| r.to_frame().unwrap()).collect();
+    assert_eq!(written, bytes);
+    let expected = golden_bytes(&format!("log/{name}.state.json"), || state::<D>(&records));
+    assert_eq!(
+        String::from_utf8(state::<D>(&records)).unwrap(),
+        String::from_utf8(expected).unwrap()
+    );
+}
+
+#[test]
+fn the_golden_log_of_hosts_gives_its_state() {
+    area::<Agent>("agent-hosts", |path| {
+        let options = OpenOptions::shared(Location::File(path.to_owned()));
+        let store = Store::<Agent>::open(options, clock(), None).unwrap();
+        let mut run = |command| store.submit(command).unwrap().wait().unwrap().reply;
+        let AgentReply::Lease(lease) = run(take_lease("s1", START)) else {
+            panic!("no lease");
+        };
+        with_mail(&lease, START, &mut run);
+        host_history(&lease, START, &mut run);
+        store.close();
+    });
 }
 
 #[test]

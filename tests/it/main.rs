@@ -22,6 +22,16 @@ mod freeze;
 mod gate_scenarios;
 #[cfg(feature = "testkit")]
 mod golden;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod host_claude;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod host_codex;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod host_pull;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod host_setup;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod host_support;
 #[cfg(feature = "bus")]
 mod http;
 #[cfg(feature = "bus")]

@@ -7,11 +7,14 @@
 //! - `policy`: who may write to us, and who polls for a session.
 //! - `outbox`: signed messages on their way to relays.
 //! - `mailbox`: received messages, replay protection, wake-up notices.
+//! - `host`: how a session's host can be woken.
 
+mod host;
 mod mailbox;
 mod outbox;
 mod policy;
 
+pub use host::{HostChange, HostChanged, HostKind};
 pub use mailbox::{
     Acknowledged, NoticeChange, NoticeChanged, NoticePath, Received, ReceivedExpired,
     ReplayForgotten, ReplaySeen,
@@ -97,6 +100,7 @@ agent_events!(
     ReplaySeen,
     ReplayForgotten,
     PeersFileAdopted,
+    HostChanged,
 );
 
 fn hex(bytes: &[u8]) -> String {

@@ -1,11 +1,14 @@
 //! The tools as a host sees them: names, descriptions, schemas, annotations, and the way from a call
 //! to the function that answers it. One module an area.
 
+mod hosts;
 mod messages;
 mod peers;
 mod sessions;
 
 use std::sync::Arc;
+
+pub use hosts::{HookCall, hook};
 
 use rmcp::model::{
     CallToolResult, ContentBlock, ErrorData, JsonObject, MetaObject, RequestMetaObject, Tool,
@@ -45,6 +48,7 @@ pub fn tools() -> Vec<Tool> {
     let mut tools = messages::tools();
     tools.extend(peers::tools());
     tools.extend(sessions::tools());
+    tools.extend(hosts::tools());
     tools.sort_by(|a, b| a.name.cmp(&b.name));
     tools
 }
@@ -62,6 +66,9 @@ pub async fn call(call: Call<'_>) -> Result<CallToolResult, ErrorData> {
         return done;
     }
     if let Some(done) = sessions::call(&call).await {
+        return done;
+    }
+    if let Some(done) = hosts::call(&call).await {
         return done;
     }
     let text = format!("unknown tool {:?}", call.name);
@@ -178,7 +185,7 @@ mod tests {
     #[test]
     fn every_tool_is_described_typed_and_annotated() {
         let tools = tools();
-        assert_eq!(tools.len(), 11);
+        assert_eq!(tools.len(), 17);
         for tool in &tools {
             let text = serde_json::to_string(tool).unwrap();
             for odd in ["\"null\"", "$ref", "$schema", "uint"] {

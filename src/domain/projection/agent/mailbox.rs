@@ -126,7 +126,8 @@ impl Projection<AgentEvent> for Mailbox {
             | AgentEvent::NoticeChanged(_)
             | AgentEvent::ReplaySeen(_)
             | AgentEvent::ReplayForgotten(_)
-            | AgentEvent::PeersFileAdopted(_) => Ok(()),
+            | AgentEvent::PeersFileAdopted(_)
+            | AgentEvent::HostChanged(_) => Ok(()),
         }
     }
 }
@@ -288,7 +289,8 @@ impl Projection<AgentEvent> for Routes {
             | AgentEvent::NoticeChanged(_)
             | AgentEvent::ReplaySeen(_)
             | AgentEvent::ReplayForgotten(_)
-            | AgentEvent::PeersFileAdopted(_) => {}
+            | AgentEvent::PeersFileAdopted(_)
+            | AgentEvent::HostChanged(_) => {}
         }
         Ok(())
     }

@@ -6,12 +6,14 @@
 //! `mailbox_unread`), so that the cost of a look does not grow with the history.
 //! `schema/tables-agent.md` has the key layouts.
 
+mod hosts;
 mod mailbox;
 mod notices;
 mod outbox;
 mod policy;
 mod replay;
 
+pub use hosts::{HandoffFailure, HostRow, Hosts};
 pub use mailbox::{MailRow, Mailbox, RouteRow, Routes, TaskRow, UnreadRow, UpdateRef};
 pub use notices::{NoticeRow, Notices};
 pub use outbox::{Failure, OpenRow, Outbox, OutboxRow, RelayRow, RelayState, Sent};
@@ -29,7 +31,7 @@ use crate::types::seq::Seq;
 
 /// Every projection of an agent store, in the order in which they see a record.
 pub const ALL: &[&dyn Projection<AgentEvent>] = &[
-    &Peers, &PeersFile, &Sessions, &Outbox, &Mailbox, &Routes, &Replay, &Expired, &Notices,
+    &Peers, &PeersFile, &Sessions, &Outbox, &Mailbox, &Routes, &Replay, &Expired, &Notices, &Hosts,
 ];
 
 /// Value of an index table: the position of the record that a row is about.

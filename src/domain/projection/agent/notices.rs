@@ -44,6 +44,7 @@ impl NoticeRow {
             observed: self.observed,
             covered: self.covered,
             attempt: self.attempt,
+            path: self.path,
             offers: self.offers,
             due: self.due,
         }
@@ -95,7 +96,8 @@ impl Projection<AgentEvent> for Notices {
             | AgentEvent::Acknowledged(_)
             | AgentEvent::ReplaySeen(_)
             | AgentEvent::ReplayForgotten(_)
-            | AgentEvent::PeersFileAdopted(_) => Ok(()),
+            | AgentEvent::PeersFileAdopted(_)
+            | AgentEvent::HostChanged(_) => Ok(()),
         }
     }
 }

@@ -275,7 +275,8 @@ impl Projection<AgentEvent> for Outbox {
             | AgentEvent::NoticeChanged(_)
             | AgentEvent::ReplaySeen(_)
             | AgentEvent::ReplayForgotten(_)
-            | AgentEvent::PeersFileAdopted(_) => Ok(()),
+            | AgentEvent::PeersFileAdopted(_)
+            | AgentEvent::HostChanged(_) => Ok(()),
         }
     }
 }

@@ -117,7 +117,8 @@ impl Projection<AgentEvent> for Peers {
             | AgentEvent::NoticeChanged(_)
             | AgentEvent::ReplaySeen(_)
             | AgentEvent::ReplayForgotten(_)
-            | AgentEvent::PeersFileAdopted(_) => {}
+            | AgentEvent::PeersFileAdopted(_)
+            | AgentEvent::HostChanged(_) => {}
         }
         Ok(())
     }
@@ -178,6 +179,7 @@ impl Projection<AgentEvent> for PeersFile {
             }
             AgentEvent::PeerAdded(_)
             | AgentEvent::PeerRemoved(_)
+            | AgentEvent::HostChanged(_)
             | AgentEvent::PeersPublished(_)
             | AgentEvent::LeaseTaken(_)
             | AgentEvent::LeaseReleased(_)
@@ -268,7 +270,8 @@ impl Projection<AgentEvent> for Sessions {
             | AgentEvent::NoticeChanged(_)
             | AgentEvent::ReplaySeen(_)
             | AgentEvent::ReplayForgotten(_)
-            | AgentEvent::PeersFileAdopted(_) => return Ok(()),
+            | AgentEvent::PeersFileAdopted(_)
+            | AgentEvent::HostChanged(_) => return Ok(()),
         };
         let key = session.as_str().as_bytes();
         let old: Option<SessionRow> = get_row(tables, TableId::Sessions, key)?;

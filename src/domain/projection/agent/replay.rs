@@ -55,6 +55,7 @@ impl Projection<AgentEvent> for Replay {
             | AgentEvent::PeerRemoved(_)
             | AgentEvent::PeersPublished(_)
             | AgentEvent::PeersFileAdopted(_)
+            | AgentEvent::HostChanged(_)
             | AgentEvent::LeaseTaken(_)
             | AgentEvent::LeaseReleased(_)
             | AgentEvent::OutboxQueued(_)
@@ -177,7 +178,8 @@ impl Projection<AgentEvent> for Expired {
             | AgentEvent::NoticeChanged(_)
             | AgentEvent::ReplaySeen(_)
             | AgentEvent::ReplayForgotten(_)
-            | AgentEvent::PeersFileAdopted(_) => Ok(()),
+            | AgentEvent::PeersFileAdopted(_)
+            | AgentEvent::HostChanged(_) => Ok(()),
         }
     }
 }

@@ -3,10 +3,12 @@
 //! Bodies are not rows: an answer holds the position of a body, and the caller reads it from the
 //! snapshot that the answer came from.
 
+mod hosts;
 mod mailbox;
 mod outbox;
 mod policy;
 
+pub use hosts::host;
 pub use mailbox::{
     Line, Mail, MailState, UnreadTotals, With, conversation, expired, find_mail, floor, is_seen,
     mail_at, mail_of, mail_state, mailbox_entry, notice, route, unread, unread_totals,
