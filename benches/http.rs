@@ -38,6 +38,7 @@ impl Bus {
             message_ttl_ms: 14 * 86_400_000,
             retain_ms: 7 * 86_400_000,
             allow_origins: vec![],
+            verify_presence: false,
             admin: None,
             clock: Arc::new(SystemClock),
             upkeep: Duration::from_secs(60),

@@ -5,13 +5,17 @@
 //! proxy of the environment is used, because a relay is usually this very machine.
 
 use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use reqwest::{Client, RequestBuilder, Response, StatusCode, Url, redirect};
 use serde::Serialize;
 
 use crate::event::agent::AttemptError;
-use crate::types::limit::{MAX_HTTP_BODY_BYTES, MAX_RECV_BATCH_BYTES, MAX_RELAY_URL_BYTES};
+use crate::types::limit::{
+    MAX_HTTP_BODY_BYTES, MAX_RECV_BATCH_BYTES, MAX_RELAY_URL_BYTES, MAX_ROSTER_BYTES,
+    MAX_ROSTER_ENTRIES,
+};
 use crate::types::route::Route;
 use crate::wire::announce::Announcement;
 use crate::wire::envelope::Message;
@@ -26,8 +30,12 @@ const SLOWEST_LINE: u64 = 64 * 1024;
 const SHORT: Duration = Duration::from_secs(10);
 /// What a long-poll may take beyond the wait that it asked for.
 const POLL_GRACE: Duration = Duration::from_secs(10);
-/// Largest answer that is read: a batch of mail with its JSON around it.
-const MAX_ANSWER_BYTES: usize = MAX_RECV_BATCH_BYTES + 2 * MAX_HTTP_BODY_BYTES;
+/// Largest answer with mail that is read: a batch with its JSON around it.
+const MAX_MAIL_BYTES: usize = MAX_RECV_BATCH_BYTES + 2 * MAX_HTTP_BODY_BYTES;
+/// Largest presence board that is read: what a bus keeps, with an age and a comma for each.
+const MAX_BOARD_BYTES: usize = MAX_ROSTER_BYTES + 64 * MAX_ROSTER_ENTRIES;
+/// Largest answer that says what is wrong.
+const MAX_PROBLEM_BYTES: usize = 64 * 1024;
 
 /// The address of a relay: `http://host[:port]`, lower case, without a slash at its end.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -117,7 +125,39 @@ pub struct RelayUrlError {
 #[derive(Clone, Debug)]
 pub struct RelayClient {
     url: RelayUrl,
-    http: Client,
+    http: Connections,
+}
+
+/// The connections of all relays. They are given up together: after the machine slept, each of
+/// them may be dead without anybody having said so.
+#[derive(Clone, Debug)]
+struct Connections(Arc<RwLock<Client>>);
+
+impl Connections {
+    fn open() -> Result<Client, ClientError> {
+        Client::builder()
+            .connect_timeout(CONNECT)
+            .redirect(redirect::Policy::none())
+            .no_proxy()
+            .pool_idle_timeout(Duration::from_secs(20))
+            .build()
+            .map_err(|e| ClientError {
+                reason: e.to_string(),
+            })
+    }
+
+    fn now(&self) -> Client {
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    fn renew(&self) -> Result<(), ClientError> {
+        let fresh = Connections::open()?;
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = fresh;
+        Ok(())
+    }
 }
 
 /// What a relay did with a message.
@@ -166,15 +206,7 @@ impl RelayClient {
     ///
     /// When the HTTP library cannot be set up.
     pub fn all(urls: &[RelayUrl]) -> Result<Vec<RelayClient>, ClientError> {
-        let http = Client::builder()
-            .connect_timeout(CONNECT)
-            .redirect(redirect::Policy::none())
-            .no_proxy()
-            .pool_idle_timeout(Duration::from_secs(20))
-            .build()
-            .map_err(|e| ClientError {
-                reason: e.to_string(),
-            })?;
+        let http = Connections(Arc::new(RwLock::new(Connections::open()?)));
         Ok(urls
             .iter()
             .map(|url| RelayClient {
@@ -190,6 +222,16 @@ impl RelayClient {
         self.url.as_str()
     }
 
+    /// Uses no connection again that was made before, to any relay of this process. Calls under
+    /// way keep theirs.
+    ///
+    /// # Errors
+    ///
+    /// When the HTTP library cannot be set up; the old connections stay in use then.
+    pub fn renew_connections(&self) -> Result<(), ClientError> {
+        self.http.renew()
+    }
+
     /// `POST /send`.
     ///
     /// # Errors
@@ -203,14 +245,14 @@ impl RelayClient {
         let status = answer.status();
         let code = status.as_u16();
         if status.is_success() {
-            let bytes = read(answer, MAX_HTTP_BODY_BYTES).await.unwrap_or_default();
+            let bytes = read(answer, MAX_PROBLEM_BYTES).await.unwrap_or_default();
             let reply: SendReply = serde_json::from_slice(&bytes).unwrap_or_default();
             return Ok(Sent::Accepted {
                 dropped: !reply.dropped.is_empty(),
             });
         }
         let retry = status.is_server_error() || matches!(code, 408 | 429);
-        let bytes = read(answer, 64 * 1024).await.unwrap_or_default();
+        let bytes = read(answer, MAX_PROBLEM_BYTES).await.unwrap_or_default();
         if status.is_client_error() && !retry {
             let reason = problem_text(&bytes, status);
             return Ok(Sent::Refused {
@@ -239,10 +281,11 @@ impl RelayClient {
         ];
         let request = self
             .http
+            .now()
             .get(self.path("recv"))
             .query(&query)
             .timeout(wait.saturating_add(POLL_GRACE));
-        let bytes = self.json(request).await?;
+        let bytes = self.json(request, MAX_MAIL_BYTES).await?;
         serde_json::from_slice(&bytes).map_err(protocol)
     }
 
@@ -299,8 +342,8 @@ impl RelayClient {
     ///
     /// [`CallError`].
     pub async fn roster(&self) -> Result<RosterReply, CallError> {
-        let request = self.http.get(self.path("roster")).timeout(SHORT);
-        let bytes = self.json(request).await?;
+        let request = self.http.now().get(self.path("roster")).timeout(SHORT);
+        let bytes = self.json(request, MAX_BOARD_BYTES).await?;
         serde_json::from_slice(&bytes).map_err(protocol)
     }
 
@@ -314,7 +357,8 @@ impl RelayClient {
         body: &(impl Serialize + Sync),
         limit: Duration,
     ) -> Result<Response, CallError> {
-        let request = self.http.post(self.path(name)).json(body).timeout(limit);
+        let http = self.http.now();
+        let request = http.post(self.path(name)).json(body).timeout(limit);
         request.send().await.map_err(|e| transport(&e))
     }
 
@@ -329,19 +373,18 @@ impl RelayClient {
         if status.is_success() {
             return Ok(());
         }
-        let bytes = read(answer, 64 * 1024).await.unwrap_or_default();
+        let bytes = read(answer, MAX_PROBLEM_BYTES).await.unwrap_or_default();
         Err(status_error(&bytes, status))
     }
 
-    async fn json(&self, request: RequestBuilder) -> Result<Vec<u8>, CallError> {
+    async fn json(&self, request: RequestBuilder, limit: usize) -> Result<Vec<u8>, CallError> {
         let answer = request.send().await.map_err(|e| transport(&e))?;
         let status = answer.status();
-        let bytes = read(answer, MAX_ANSWER_BYTES).await?;
         if status == StatusCode::OK {
-            Ok(bytes)
-        } else {
-            Err(status_error(&bytes, status))
+            return read(answer, limit).await;
         }
+        let bytes = read(answer, MAX_PROBLEM_BYTES).await.unwrap_or_default();
+        Err(status_error(&bytes, status))
     }
 }
 
@@ -354,13 +397,17 @@ pub struct ClientError {
 }
 
 async fn read(mut answer: Response, limit: usize) -> Result<Vec<u8>, CallError> {
+    let too_long = || CallError {
+        class: AttemptError::Protocol,
+        detail: format!("the answer has more than {limit} bytes"),
+    };
+    if answer.content_length().is_some_and(|n| n > limit as u64) {
+        return Err(too_long());
+    }
     let mut bytes = Vec::new();
     while let Some(chunk) = answer.chunk().await.map_err(|e| transport(&e))? {
         if bytes.len() + chunk.len() > limit {
-            return Err(CallError {
-                class: AttemptError::Protocol,
-                detail: format!("the answer has more than {limit} bytes"),
-            });
+            return Err(too_long());
         }
         bytes.extend_from_slice(&chunk);
     }
@@ -408,7 +455,7 @@ fn status_error(bytes: &[u8], status: StatusCode) -> CallError {
 
 /// What the relay said about the trouble, else the name of the status. At most 200 characters,
 /// nothing that could move a cursor: it is shown to people and models.
-fn problem_text(bytes: &[u8], status: StatusCode) -> String {
+pub(crate) fn problem_text(bytes: &[u8], status: StatusCode) -> String {
     #[derive(serde::Deserialize)]
     struct Said {
         title: Option<String>,

@@ -1,15 +1,17 @@
 //! What every part of a channel server shares.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use super::client::RelayClient;
 use super::clock::{OsEntropy, SystemClock};
 use super::config::AgentConfig;
 use super::lease::{LeaseState, Right};
 use super::ledger::{Ledger, LedgerError};
+use super::pace::Complaints;
 use super::peers_file::PeersFile;
 use super::trouble::Told;
 use crate::crypto::sign::SigningIdentity;
@@ -29,9 +31,33 @@ pub struct Relay {
     pub back: Notify,
     /// When it answered last.
     pub last: Mutex<Option<Instant>>,
+    /// What is wrong with its mail.
+    pub complaints: Complaints,
 }
 
 impl Relay {
+    /// A relay of which nothing is known yet.
+    #[must_use]
+    pub fn new(client: RelayClient) -> Relay {
+        Relay {
+            client,
+            health: Mutex::new(RelayHealth::new()),
+            back: Notify::new(),
+            last: Mutex::default(),
+            complaints: Complaints::default(),
+        }
+    }
+
+    /// Says what is wrong with its mail: a few times, then now and then with how often it was.
+    pub fn complain(&self, what: fmt::Arguments<'_>) {
+        let url = self.client.url();
+        match self.complaints.may_say(Instant::now()) {
+            Some(0) => tracing::warn!("{url}: {what}"),
+            Some(n) => tracing::warn!("{url}: {what} ({n} more of this kind before)"),
+            None => {}
+        }
+    }
+
     /// It answered to whatever request.
     pub fn answered(&self) {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
@@ -80,6 +106,8 @@ pub struct Core {
     pub summary: Mutex<String>,
     /// Rings when the summary changed.
     pub summary_changed: Notify,
+    /// Counts how often the machine woke from sleep.
+    pub woke: watch::Sender<u64>,
     /// The time.
     pub clock: SystemClock,
     /// Randomness.
@@ -91,6 +119,19 @@ impl Core {
     #[must_use]
     pub fn route(&self) -> Route {
         Route::new(self.me, self.session.clone())
+    }
+
+    /// The machine slept, or the process stood still: every connection is given up, and whoever
+    /// waits for a relay or for a backoff asks again at once. Rings [`Core::woke`].
+    pub fn wake(&self) {
+        for relay in &self.relays {
+            if let Err(e) = relay.client.renew_connections() {
+                tracing::warn!("{e}");
+            }
+            *relay.lock() = RelayHealth::new();
+        }
+        self.woke
+            .send_modify(|times| *times = times.wrapping_add(1));
     }
 
     /// Whether a relay is one of ours.

@@ -189,11 +189,26 @@ async fn sweep(supervisor: Arc<Supervisor>) {
     }
 }
 
+/// Whether anything comes after a farewell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Last {
+    /// Another conversation uses the store.
+    OfTheSession,
+    /// Nothing.
+    OfTheProcess,
+}
+
 /// Leaves the presence boards, says good-bye to whoever wrote to this process, gives the lease
-/// back. All at once, nothing queued, nothing waited for beyond the caller's limit.
-pub(super) async fn farewell(core: &Arc<Core>, started: UnixMillis) {
+/// back; closes the store when the process ends. All at once, nothing queued, nothing waited for
+/// beyond the caller's limit.
+pub(super) async fn farewell(core: &Arc<Core>, started: UnixMillis, last: Last) {
+    let close = async {
+        if last == Last::OfTheProcess {
+            core.ledger.close().await;
+        }
+    };
     let Right::Held(lease) = core.lease.now() else {
-        return;
+        return close.await;
     };
     core.ledger
         .submit_and_forget(AgentCommand::ReleaseLease { lease });
@@ -214,7 +229,9 @@ pub(super) async fn farewell(core: &Arc<Core>, started: UnixMillis) {
             });
         }
     }
-    while calls.join_next().await.is_some() {}
+    // Not after the calls: a relay that hangs would use up the time.
+    let said = async { while calls.join_next().await.is_some() {} };
+    tokio::join!(close, said);
 }
 
 /// The good-byes to sessions that wrote to this one since the process started.

@@ -5,11 +5,12 @@
 //! question is answered with who is in the way.
 
 use std::future::IntoFuture as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread;
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 use crate::domain::decide::agent::{Agent, AgentCommand, AgentRefusal, AgentReply};
 use crate::store::{
@@ -34,6 +35,8 @@ pub struct Ledger {
     slot: RwLock<Option<Arc<Store<Agent>>>>,
     trouble: Mutex<Option<String>>,
     head: watch::Sender<Seq>,
+    /// Turns true once, when the process ends.
+    closed: AtomicBool,
 }
 
 impl Ledger {
@@ -48,12 +51,16 @@ impl Ledger {
             slot: RwLock::new(None),
             trouble: Mutex::new(None),
             head: watch::Sender::new(Seq::ZERO),
+            closed: AtomicBool::new(false),
         });
         let weak = Arc::downgrade(&ledger);
         thread::Builder::new()
             .name("store-follow".into())
             .spawn(move || {
                 while let Some(ledger) = weak.upgrade() {
+                    if ledger.closed.load(Ordering::Acquire) {
+                        return;
+                    }
                     ledger.turn(&options, &clock);
                 }
             })?;
@@ -108,6 +115,13 @@ impl Ledger {
             std::mem::replace(&mut *slot, store)
         };
         drop(old);
+    }
+
+    fn take(&self) -> Option<Arc<Store<Agent>>> {
+        self.slot
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
     }
 
     fn store(&self) -> Option<Arc<Store<Agent>>> {
@@ -203,6 +217,25 @@ impl Ledger {
     pub fn submit_and_forget(&self, command: AgentCommand) {
         if let Some(store) = self.store() {
             let _ = store.submit(command);
+        }
+    }
+
+    /// Finishes what was handed over and closes the store, so that whoever reads it next finds
+    /// nothing to repair. Returns once that is done; it is done on a thread of its own, so a
+    /// caller that stops waiting (a sibling may hold the store) loses nothing but the tidiness.
+    pub async fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        let Some(store) = self.take() else { return };
+        let (done, finished) = oneshot::channel();
+        let closing = thread::Builder::new()
+            .name("store-close".into())
+            .spawn(move || {
+                store.finish();
+                drop(store);
+                let _ = done.send(());
+            });
+        if closing.is_ok() {
+            let _ = finished.await;
         }
     }
 

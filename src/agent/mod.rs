@@ -26,6 +26,7 @@ pub mod lease;
 pub mod ledger;
 pub mod lifecycle;
 pub mod mcp;
+pub mod pace;
 pub mod peers_file;
 pub mod poll;
 pub mod presence;

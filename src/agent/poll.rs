@@ -4,21 +4,26 @@
 //! decided now (a broken allowlist, a store that is held, a full mailbox) stays where it is and is
 //! asked for again.
 
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use super::clock::jitter;
 use super::core::{ActError, Core, Relay};
+use super::pace::{Pace, Taken};
+use super::pump;
 use crate::crypto::hash::sha256;
 use crate::domain::decide::agent::{
     AgentCommand, AgentRefusal, AgentReply, Lease, Receive, Reception, Window,
 };
-use crate::domain::gate::{self, Outcome, Reject};
+use crate::domain::gate::{self, Outcome, Reject, Untimely};
+use crate::domain::machine::outbox::backoff_ms;
 use crate::domain::query::agent as query;
 use crate::event::agent::{MailKind, MailStatus};
-use crate::types::id::Fingerprint;
+use crate::types::id::{MsgId, PublicKey};
+use crate::types::limit::MAX_ACK_KEY_BYTES;
 use crate::types::time::Clock as _;
 use crate::wire::envelope::{Message, MessageKind, TaskStatus};
 use crate::wire::http::client::{ReceivedDelivery, RecvReply};
@@ -27,8 +32,8 @@ use crate::wire::http::client::{ReceivedDelivery, RecvReply};
 const WAIT: Duration = Duration::from_secs(25);
 /// How many messages a relay may give in one answer.
 const BATCH: usize = 32;
-/// Pause after an answer without mail that came at once, and the time below which it did.
-const EMPTY_PAUSE: Duration = Duration::from_secs(1);
+/// How a message of our own key is labelled.
+const OWN: &str = "self";
 /// Pause before undecided mail is asked for again.
 const UNDECIDED: Duration = Duration::from_secs(2);
 /// Longest pause after a failed poll, in milliseconds.
@@ -46,54 +51,95 @@ pub async fn run(core: Arc<Core>, relay: Arc<Relay>) {
 }
 
 async fn poll(core: &Core, relay: &Relay, lease: &Lease) {
-    let me = core.route();
-    let mut failures: u32 = 0;
+    let mut woke = core.woke.subscribe();
+    let mut state = State {
+        failures: 0,
+        pace: Pace::new(Instant::now()),
+    };
     loop {
-        let asked = Instant::now();
-        match relay.client.recv(&me, WAIT, BATCH).await {
-            Ok(reply) => {
-                if failures > 0 {
-                    tracing::info!("receiving from {} again", relay.client.url());
-                }
-                failures = 0;
-                relay.answered();
-                if !take(core, relay, lease, reply).await && asked.elapsed() < EMPTY_PAUSE {
-                    sleep(EMPTY_PAUSE).await;
-                }
-            }
-            Err(e) => {
-                failures = failures.saturating_add(1);
-                if failures == 1 {
-                    tracing::warn!("cannot receive from {}: {e}", relay.client.url());
-                }
-                let ms = crate::domain::machine::outbox::backoff_ms(failures, jitter());
-                sleep(Duration::from_millis(ms.min(MAX_FAILURE_MS))).await;
-            }
+        tokio::select! {
+            // What waits on an old connection, or for a backoff, is given up.
+            _ = woke.changed() => state.failures = 0,
+            () = turn(core, relay, lease, &mut state) => {}
         }
     }
 }
 
-/// Takes in what one answer holds; false when there was nothing.
-async fn take(core: &Core, relay: &Relay, lease: &Lease, reply: RecvReply) -> bool {
-    // A relay that gives several messages at a time also takes several acknowledgements.
-    let batched = !reply.messages.is_empty();
-    let deliveries = reply.into_deliveries();
-    if deliveries.is_empty() {
-        return false;
-    }
-    let (done, undecided) = match decide(core, lease, &deliveries).await {
-        Ok(outcomes) => settle(&deliveries, outcomes),
-        Err(e) => (vec![], Some(e)),
-    };
-    acknowledge(core, relay, batched, &done).await;
-    if let Some(reason) = undecided {
-        tracing::warn!("mail stays on {}: {reason}", relay.client.url());
-        sleep(UNDECIDED).await;
-    }
-    true
+/// What is remembered of a relay between two requests.
+struct State {
+    failures: u32,
+    pace: Pace,
 }
 
-async fn acknowledge(core: &Core, relay: &Relay, batched: bool, keys: &[String]) {
+/// Asks once, takes in what comes, and pauses as the relay deserves.
+async fn turn(core: &Core, relay: &Relay, lease: &Lease, state: &mut State) {
+    let asked = Instant::now();
+    match relay.client.recv(&core.route(), WAIT, BATCH).await {
+        Ok(reply) => {
+            if state.failures > 0 {
+                tracing::info!("receiving from {} again", relay.client.url());
+            }
+            state.failures = 0;
+            relay.answered();
+            let took = asked.elapsed();
+            let taken = take(core, relay, lease, reply, &mut state.pace).await;
+            sleep(state.pace.after(taken, took, Instant::now())).await;
+        }
+        Err(e) => {
+            state.failures = state.failures.saturating_add(1);
+            if state.failures == 1 {
+                tracing::warn!("cannot receive from {}: {e}", relay.client.url());
+            }
+            let ms = backoff_ms(state.failures, jitter());
+            sleep(Duration::from_millis(ms.min(MAX_FAILURE_MS))).await;
+        }
+    }
+}
+
+/// Takes in what one answer holds.
+async fn take(
+    core: &Core,
+    relay: &Relay,
+    lease: &Lease,
+    reply: RecvReply,
+    pace: &mut Pace,
+) -> Taken {
+    // A relay that gives several messages at a time also takes several acknowledgements.
+    let batched = !reply.messages.is_empty();
+    let mut deliveries = reply.into_deliveries();
+    let given = deliveries.len();
+    deliveries.retain(|d| d.ack.len() <= MAX_ACK_KEY_BYTES);
+    if deliveries.len() < given {
+        relay.complain(format_args!(
+            "mail whose key is too long to acknowledge is left alone"
+        ));
+    }
+    let again = pace.all_acknowledged(deliveries.iter().map(|d| d.ack.as_str()));
+    let outcomes = match decide(core, relay, lease, &deliveries).await {
+        Ok(outcomes) => outcomes,
+        Err(e) => vec![Err(e)],
+    };
+    let settled = settle(&deliveries, outcomes);
+    let acknowledged = acknowledge(core, relay, batched, &settled.done).await;
+    if acknowledged {
+        pace.acknowledged(&settled.done);
+    }
+    if !settled.answered.is_empty() {
+        pump::withdraw(core, settled.answered).await;
+    }
+    if let Some(reason) = settled.undecided {
+        relay.complain(format_args!("mail stays on this relay: {reason}"));
+        sleep(UNDECIDED).await;
+    }
+    Taken {
+        deliveries: given,
+        news: settled.news,
+        acknowledged: acknowledged && !again,
+    }
+}
+
+/// Whether the relay took the acknowledgements.
+async fn acknowledge(core: &Core, relay: &Relay, batched: bool, keys: &[String]) -> bool {
     let me = core.route();
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
     let outcome = match keys.as_slice() {
@@ -107,10 +153,11 @@ async fn acknowledge(core: &Core, relay: &Relay, batched: bool, keys: &[String])
             outcome
         }
     };
-    if let Err(e) = outcome {
+    if let Err(e) = &outcome {
         // It comes again and is known by then.
         tracing::debug!("acknowledging to {}: {e}", relay.client.url());
     }
+    outcome.is_ok()
 }
 
 /// Why a message was not decided.
@@ -122,31 +169,71 @@ enum Undecided {
     Act(#[from] ActError),
 }
 
-/// The keys of what was decided, and why the rest was not.
-fn settle(
-    deliveries: &[ReceivedDelivery],
-    outcomes: Vec<Result<(), Undecided>>,
-) -> (Vec<String>, Option<Undecided>) {
-    let mut done = Vec::with_capacity(outcomes.len());
-    let mut undecided = None;
-    for (delivery, outcome) in deliveries.iter().zip(outcomes) {
+/// What became of a message that was decided about.
+enum Done {
+    /// Nothing that was not known before, or nothing for us.
+    Old,
+    /// It is in the log now.
+    News {
+        /// The message of ours that it answers, and who answers.
+        answers: Option<(PublicKey, MsgId)>,
+    },
+}
+
+/// What became of an answer's deliveries.
+#[derive(Default)]
+struct Settled {
+    /// Keys of what was decided.
+    done: Vec<String>,
+    /// How many of these brought something new.
+    news: usize,
+    /// Which messages of ours were answered, and by whom.
+    answered: Vec<(PublicKey, MsgId)>,
+    /// Why the rest was not decided.
+    undecided: Option<Undecided>,
+}
+
+fn settle(deliveries: &[ReceivedDelivery], outcomes: Vec<Result<Done, Undecided>>) -> Settled {
+    let mut settled = Settled::default();
+    let mut keys = deliveries.iter().map(|d| &d.ack);
+    for outcome in outcomes {
+        let key = keys.next();
         match outcome {
-            Ok(()) => done.push(delivery.ack.clone()),
-            Err(e) => undecided = undecided.or(Some(e)),
+            Ok(done) => {
+                settled.done.extend(key.cloned());
+                if let Done::News { answers } = done {
+                    settled.news += 1;
+                    settled.answered.extend(answers);
+                }
+            }
+            Err(e) => settled.undecided = settled.undecided.or(Some(e)),
         }
     }
-    (done, undecided)
+    settled
+}
+
+/// A message on its way into the log.
+struct Entering {
+    place: usize,
+    from: PublicKey,
+    msg_id: MsgId,
+    in_reply_to: Option<MsgId>,
+    command: AgentCommand,
 }
 
 /// Decides about deliveries for good, and stores what follows: handed to the log together, so that
 /// one commit holds them all. The outcomes are in their order.
 async fn decide(
     core: &Core,
+    relay: &Relay,
     lease: &Lease,
     deliveries: &[ReceivedDelivery],
-) -> Result<Vec<Result<(), Undecided>>, Undecided> {
+) -> Result<Vec<Result<Done, Undecided>>, Undecided> {
+    if deliveries.is_empty() {
+        return Ok(vec![]);
+    }
     core.peers.ensure(&core.ledger).await?;
-    let messages: Vec<Option<Message>> = deliveries.iter().map(|d| parse(core, d)).collect();
+    let messages: Vec<Option<Message>> = deliveries.iter().map(|d| parse(core, relay, d)).collect();
     let asked: Vec<_> = messages
         .iter()
         .map(|m| m.as_ref().map(|m| (m.from, m.msg_id.clone())))
@@ -164,34 +251,65 @@ async fn decide(
         .await
         .map_err(ActError::from)?;
     let mut known = known.into_iter();
-    let mut places = vec![];
-    let mut commands = vec![];
+    let mut entering: Vec<Entering> = vec![];
     for (place, message) in messages.into_iter().enumerate() {
         let Some(message) = message else { continue };
         let Some((peer, seen)) = known.next() else {
             continue;
         };
-        let fingerprint = message.from.fingerprint();
-        if let Some(command) = gate_one(core, lease, message, peer, seen) {
-            places.push((place, fingerprint));
-            commands.push(command);
+        let (from, msg_id) = (message.from, message.msg_id.clone());
+        let in_reply_to = message.in_reply_to.clone();
+        if let Some(command) = gate_one(core, relay, lease, message, peer, seen) {
+            entering.push(Entering {
+                place,
+                from,
+                msg_id,
+                in_reply_to,
+                command,
+            });
         }
     }
-    let mut outcomes: Vec<Result<(), Undecided>> = deliveries.iter().map(|_| Ok(())).collect();
+    keep_order(&mut entering);
+    let mut outcomes: Vec<Result<Done, Undecided>> =
+        deliveries.iter().map(|_| Ok(Done::Old)).collect();
+    let (commands, rest): (Vec<_>, Vec<_>) = entering
+        .into_iter()
+        .map(|e| (e.command, (e.place, e.from, e.in_reply_to)))
+        .unzip();
     let answers = core.submit_all(commands).await;
-    for ((place, fingerprint), answer) in places.into_iter().zip(answers) {
-        if let (Err(e), Some(outcome)) = (stored(fingerprint, answer), outcomes.get_mut(place)) {
-            *outcome = Err(e);
+    for ((place, from, in_reply_to), answer) in rest.into_iter().zip(answers) {
+        if let Some(outcome) = outcomes.get_mut(place) {
+            *outcome = stored(relay, &from, answer).map(|new| match new {
+                true => Done::News {
+                    answers: in_reply_to.map(|id| (from, id)),
+                },
+                false => Done::Old,
+            });
         }
     }
     Ok(outcomes)
 }
 
+/// Ties each message to the one before it of the same sender: if that one is refused for now, the
+/// later ones wait with it.
+fn keep_order(entering: &mut [Entering]) {
+    let mut last: HashMap<PublicKey, MsgId> = HashMap::new();
+    for e in entering {
+        let Some(after) = last.insert(e.from, e.msg_id.clone()) else {
+            continue;
+        };
+        if let AgentCommand::Receive(receive) = &e.command {
+            let receive = receive.clone();
+            e.command = AgentCommand::ReceiveAfter { after, receive };
+        }
+    }
+}
+
 /// The message of a delivery, unless it is none or one of ours.
-fn parse(core: &Core, delivery: &ReceivedDelivery) -> Option<Message> {
+fn parse(core: &Core, relay: &Relay, delivery: &ReceivedDelivery) -> Option<Message> {
     let payload = delivery.envelope.as_ref().and_then(|e| e.payload.as_ref());
     let Some(payload) = payload else {
-        tracing::warn!("a delivery without a message is dropped");
+        relay.complain(format_args!("a delivery without a message is dropped"));
         return None;
     };
     match Message::from_json(payload.get()) {
@@ -201,7 +319,9 @@ fn parse(core: &Core, delivery: &ReceivedDelivery) -> Option<Message> {
         }
         Ok(message) => Some(message),
         Err(e) => {
-            tracing::warn!("a delivery that is no message is dropped: {e}");
+            relay.complain(format_args!(
+                "a delivery that is no message is dropped: {e}"
+            ));
             None
         }
     }
@@ -210,11 +330,13 @@ fn parse(core: &Core, delivery: &ReceivedDelivery) -> Option<Message> {
 /// What to do about one message; `None`: nothing but let it go.
 fn gate_one(
     core: &Core,
+    relay: &Relay,
     lease: &Lease,
     message: Message,
     peer: Option<String>,
     seen: bool,
 ) -> Option<AgentCommand> {
+    let label = peer.clone();
     let decision = gate::decide_verified::<std::convert::Infallible>(
         &core.me,
         &message,
@@ -230,7 +352,7 @@ fn gate_one(
             receive(core, lease, message)
         }
         Outcome::Reject(reason) => {
-            reject(&message, &reason);
+            reject(core, relay, &message, label, &reason);
             None
         }
         Outcome::PairRequest | Outcome::PairAccept | Outcome::KnownPeerKnock { .. } => {
@@ -252,11 +374,23 @@ fn is_echo(core: &Core, message: &Message) -> bool {
             .is_some_and(|route| route.session.as_ref() == Some(&core.session))
 }
 
-fn reject(message: &Message, reason: &Reject) {
+fn reject(core: &Core, relay: &Relay, message: &Message, label: Option<String>, reason: &Reject) {
     let from = message.from.fingerprint();
     match reason {
         Reject::Replay => tracing::debug!("message from {from}: {reason}"),
-        _ => tracing::warn!("message that claims to be from {from} is dropped: {reason}"),
+        // A clock is wrong, and the sender believes that all is well: the reader has to know.
+        Reject::Stale(Untimely::Ahead { by_ms }) if message.kind == MessageKind::Message => {
+            let label = label.unwrap_or_else(|| OWN.to_owned());
+            if core
+                .told
+                .note_ahead(message.from, &message.msg_id, label, *by_ms)
+            {
+                relay.complain(format_args!("message from {from} is dropped: {reason}"));
+            }
+        }
+        _ => relay.complain(format_args!(
+            "message that claims to be from {from} is dropped: {reason}"
+        )),
     }
 }
 
@@ -291,11 +425,17 @@ fn receive(core: &Core, lease: &Lease, message: Message) -> Option<AgentCommand>
     })))
 }
 
-/// What the log said to one message.
-fn stored(fingerprint: Fingerprint, answer: Result<AgentReply, ActError>) -> Result<(), Undecided> {
+/// What the log said to one message: whether it is new there.
+fn stored(
+    relay: &Relay,
+    from: &PublicKey,
+    answer: Result<AgentReply, ActError>,
+) -> Result<bool, Undecided> {
+    let fingerprint = from.fingerprint();
     match answer {
         Ok(AgentReply::Received(Reception::Stored { seq, .. })) => {
             tracing::debug!("message from {fingerprint} stored at {seq}");
+            return Ok(true);
         }
         Ok(AgentReply::Received(Reception::TooOld { recorded })) => {
             if recorded {
@@ -303,15 +443,16 @@ fn stored(fingerprint: Fingerprint, answer: Result<AgentReply, ActError>) -> Res
                     "a message from {fingerprint} came too late; it is listed as expired"
                 );
             }
+            return Ok(recorded);
         }
         Ok(reply) => tracing::debug!("message from {fingerprint} is dropped: {reply:?}"),
         // Refusals that will not change: nobody could ever read this message.
         Err(ActError::Ledger(e)) if is_final(e.refusal()) => {
-            tracing::warn!("a message from {fingerprint} is dropped: {e}");
+            relay.complain(format_args!("a message from {fingerprint} is dropped: {e}"));
         }
         Err(e) => return Err(e.into()),
     }
-    Ok(())
+    Ok(false)
 }
 
 const fn is_final(refusal: Option<&AgentRefusal>) -> bool {

@@ -23,9 +23,10 @@ use super::lifecycle::is_alive;
 use crate::crypto::hash::sha256;
 use crate::domain::decide::agent::{AgentCommand, AgentRefusal};
 use crate::domain::machine::outbox::{RelayGate, backoff_ms};
+use crate::domain::projection::agent::{OutboxRow, RelayState, Sent as Delivery};
 use crate::domain::query::agent::{self as query, Due, DueAction, DueList, DueQuery, RelayView};
 use crate::event::agent::AttemptError;
-use crate::types::id::{PublicKey, SessionId};
+use crate::types::id::{MsgId, PublicKey, SessionId};
 use crate::types::limit::MAX_PAST_STRANGER_MS;
 use crate::types::route::Route;
 use crate::types::seq::Seq;
@@ -49,6 +50,7 @@ pub async fn run(core: Arc<Core>, relay: Arc<Relay>) {
     let mut jobs: JoinSet<Place> = JoinSet::new();
     let mut busy: BTreeSet<Place> = BTreeSet::new();
     let mut woken = false;
+    let mut woke = core.woke.subscribe();
     loop {
         head.mark_unchanged();
         let next = match due(&core, &relay, woken).await {
@@ -77,6 +79,13 @@ pub async fn run(core: Arc<Core>, relay: Arc<Relay>) {
                 }
             },
             () = relay.back.notified() => woken = true,
+            // What is on an old connection may hang there: it is sent anew. Copies collapse.
+            _ = woke.changed() => {
+                jobs.abort_all();
+                while jobs.join_next().await.is_some() {}
+                busy.clear();
+                woken = true;
+            }
             changed = head.changed() => if changed.is_err() { return },
             () = sleep(pause(&core, &relay, next)) => {}
         }
@@ -296,4 +305,61 @@ async fn resign(core: &Core, due: &Due) -> Result<(), ActError> {
         Err(ActError::Ledger(LedgerError::Refused(AgentRefusal::AlreadyAccepted))) => Ok(()),
         outcome => outcome.map(drop),
     }
+}
+
+/// Stops copies of messages that their recipients have answered: a signed answer (`in_reply_to`)
+/// proves that one arrived. Only where some relay took it, so that no message counts as refused
+/// that was never known to be taken. Best effort: a copy that is sent all the same is a repeat.
+pub async fn withdraw(core: &Core, answered: Vec<(PublicKey, MsgId)>) {
+    let urls: Vec<String> = core
+        .relays
+        .iter()
+        .map(|r| r.client.url().to_owned())
+        .collect();
+    let open = core.ledger.read(move |s| {
+        let mut open = vec![];
+        for (from, msg_id) in answered {
+            let Some(mail) = query::outbox_entry(s, &msg_id)? else {
+                continue;
+            };
+            if mail.row.to == from && mail.row.sent() == Delivery::Accepted {
+                let waiting = waiting_at(&mail.row, &urls);
+                open.extend(waiting.into_iter().map(|url| (mail.seq, url)));
+            }
+        }
+        Ok(open)
+    });
+    let commands: Vec<AgentCommand> = open
+        .await
+        .unwrap_or_default()
+        .into_iter()
+        .map(|(msg_seq, relay)| AgentCommand::RecordRefused {
+            msg_seq,
+            relay,
+            status: 0,
+            reason: "withdrawn: the recipient has answered it".to_owned(),
+            now: core.clock.now(),
+        })
+        .collect();
+    if !commands.is_empty() {
+        for e in core
+            .submit_all(commands)
+            .await
+            .into_iter()
+            .filter_map(Result::err)
+        {
+            tracing::debug!("withdrawing: {e}");
+        }
+    }
+}
+
+/// The relays that have not answered for good to a message, also those that it does not know yet.
+fn waiting_at(row: &OutboxRow, urls: &[String]) -> Vec<String> {
+    let is_waiting = |state: &RelayState| matches!(state, RelayState::Waiting { .. });
+    let known = row.relays.iter().filter(|r| is_waiting(&r.state));
+    let unknown = urls.iter().filter(|url| row.relay(url).is_none());
+    known
+        .map(|r| r.url.clone())
+        .chain(unknown.cloned())
+        .collect()
 }

@@ -9,14 +9,14 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
 use super::client::{ClientError, RelayClient};
 use super::clock::{OsEntropy, SystemClock};
 use super::config::AgentConfig;
 use super::core::{Core, Relay};
-use super::driver;
+use super::driver::{self, Last};
 use super::host;
 use super::lease::{LeaseState, Right};
 use super::ledger::Ledger;
@@ -25,7 +25,6 @@ use super::peers_file::PeersFile;
 use super::trouble::Told;
 use crate::crypto::sign::SigningIdentity;
 use crate::domain::decide::agent::{AgentCommand, HostCommand};
-use crate::domain::machine::outbox::RelayHealth;
 use crate::types::id::SessionId;
 use crate::types::time::{Clock as _, UnixMillis};
 
@@ -57,14 +56,7 @@ impl Base {
             .unwrap_or_else(|| me.fingerprint().to_string());
         let relays = RelayClient::all(&self.config.relays)?
             .into_iter()
-            .map(|client| {
-                Arc::new(Relay {
-                    client,
-                    health: Mutex::new(RelayHealth::new()),
-                    back: Notify::new(),
-                    last: Mutex::default(),
-                })
-            })
+            .map(|client| Arc::new(Relay::new(client)))
             .collect();
         Ok(Arc::new(Core {
             identity: Arc::clone(&self.identity),
@@ -78,6 +70,7 @@ impl Base {
             told: Told::default(),
             summary: Mutex::default(),
             summary_changed: Notify::new(),
+            woke: watch::Sender::new(0),
             clock: SystemClock,
             entropy: OsEntropy,
             config: self.config.clone(),
@@ -211,12 +204,17 @@ impl Supervisor {
             state.host = None;
             state.running.take()
         };
-        if let Some(mut running) = running {
-            // No part announces or polls any more when the session takes its leave.
-            running.parts.abort_all();
-            let farewell = driver::farewell(&running.core, running.started);
-            let _ = tokio::time::timeout(limit, farewell).await;
-        }
+        let ending = async {
+            match running {
+                Some(mut running) => {
+                    // No part announces or polls any more when the session takes its leave.
+                    running.parts.abort_all();
+                    driver::farewell(&running.core, running.started, Last::OfTheProcess).await;
+                }
+                None => self.base.ledger.close().await,
+            }
+        };
+        let _ = tokio::time::timeout(limit, ending).await;
     }
 }
 
@@ -237,7 +235,7 @@ fn leave(mut old: Running) {
                 }
             }
         }
-        let farewell = driver::farewell(&old.core, old.started);
+        let farewell = driver::farewell(&old.core, old.started, Last::OfTheSession);
         let _ = tokio::time::timeout(LEAVE, farewell).await;
     });
 }

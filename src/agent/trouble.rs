@@ -5,7 +5,7 @@
 //! by a process, with the next answer of whatever tool. A process that starts looks back a little,
 //! because what happened while the session was away was told to nobody.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::{Mutex, PoisonError};
 
@@ -23,9 +23,54 @@ const LOOK_BACK: u64 = 2_000;
 /// How many troubles one answer tells, the newest. The rest stands in the lists of the tools.
 const TOLD: usize = 10;
 
-/// Up to where the log was looked through.
+/// How many troubles wait that the log does not know.
+const NOTED: usize = 64;
+
+/// Up to where the log was looked through, and what the log does not know.
 #[derive(Debug, Default)]
-pub struct Told(Mutex<Option<Seq>>);
+pub struct Told(Mutex<Option<Seq>>, Mutex<Noted>);
+
+#[derive(Debug, Default)]
+struct Noted {
+    waiting: Vec<Trouble>,
+    /// What was noted before: the same message may come again and again.
+    known: VecDeque<(PublicKey, MsgId)>,
+}
+
+impl Told {
+    /// Notes a message of an admitted sender that was dropped because it was signed ahead of our
+    /// time; says whether that is news.
+    pub fn note_ahead(
+        &self,
+        from: PublicKey,
+        msg_id: &MsgId,
+        label: String,
+        ahead_ms: u64,
+    ) -> bool {
+        let mut noted = self.1.lock().unwrap_or_else(PoisonError::into_inner);
+        if noted.known.iter().any(|(f, id)| *f == from && id == msg_id) {
+            return false;
+        }
+        if noted.known.len() >= NOTED {
+            noted.known.pop_front();
+        }
+        noted.known.push_back((from, msg_id.clone()));
+        if noted.waiting.len() < NOTED {
+            noted.waiting.push(Trouble::Ahead {
+                msg_id: msg_id.clone(),
+                from,
+                label,
+                ahead_ms,
+            });
+        }
+        true
+    }
+
+    fn take_noted(&self) -> Vec<Trouble> {
+        let mut noted = self.1.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut noted.waiting)
+    }
+}
 
 /// One thing that went wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +100,17 @@ pub enum Trouble {
         /// Its local name at arrival.
         label: String,
     },
+    /// A message of a peer was signed ahead of our time and is dropped.
+    Ahead {
+        /// The sender's id of it.
+        msg_id: MsgId,
+        /// The sender.
+        from: PublicKey,
+        /// Its local name.
+        label: String,
+        /// How far ahead, in milliseconds.
+        ahead_ms: u64,
+    },
 }
 
 /// What went wrong for this session since the last call, and how much more than is told.
@@ -72,6 +128,7 @@ pub async fn take(core: &Core) -> (Vec<Trouble>, usize) {
         return (vec![], 0);
     }
     *told = Some(head);
+    troubles.extend(core.told.take_noted());
     let more = troubles.len().saturating_sub(TOLD);
     (troubles.split_off(more), more)
 }

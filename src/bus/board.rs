@@ -6,19 +6,20 @@
 //! and the stored rows agree but for the age of the last flush.
 
 use std::collections::HashMap;
-use std::ops::{Bound, ControlFlow};
+use std::ops::ControlFlow;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 
 use crate::crypto::hash::sha256;
-use crate::domain::projection::bus::RosterRow;
-use crate::domain::tables::{TableError, TableId, TableReader, decode_row};
+use crate::domain::projection::bus::{PresenceTimeRow, RosterRow};
+use crate::domain::tables::{TableError, TableId, scan_rows};
 use crate::event::Recorded;
-use crate::event::bus::{BusEvent, SeenAt};
+use crate::event::bus::{BusEvent, SeenAt, SignedAt};
 use crate::store::Snapshot;
 use crate::types::limit::PRESENCE_RETENTION_MS;
 use crate::types::time::UnixMillis;
+use crate::wire::announce::{Announcement, ReadAnnouncementError};
 
 /// An announcement cannot be put on the board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -72,6 +73,18 @@ impl Posted {
         })
     }
 
+    /// When it was signed, if its key signed exactly this.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadAnnouncementError`].
+    pub(super) fn signed_at(&self) -> Result<UnixMillis, ReadAnnouncementError> {
+        let text = String::from_utf8_lossy(&self.text);
+        let announcement = Announcement::from_json(&text)?;
+        announcement.verify()?;
+        Ok(announcement.ts)
+    }
+
     fn from_text(text: &[u8]) -> Option<Posted> {
         Posted::read(serde_json::from_slice(text).ok()?).ok()
     }
@@ -86,40 +99,90 @@ struct Seat {
     dirty: bool,
 }
 
+/// What a heartbeat is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// The session says what it said before; this memory is refreshed.
+    Again,
+    /// It says something new, which the log has to know.
+    News,
+    /// It was signed no later than something that was accepted before.
+    Stale {
+        /// Signed time of that.
+        newest: UnixMillis,
+    },
+}
+
+#[derive(Debug, Default)]
+struct Seats {
+    seats: HashMap<String, Seat>,
+    /// Newest signed times, where signatures are checked: of the log, and of heartbeats that are
+    /// on their way there.
+    times: HashMap<String, UnixMillis>,
+}
+
 /// The board. Its lock is never held across an await.
 #[derive(Debug, Default)]
 pub(super) struct Board {
-    seats: Mutex<HashMap<String, Seat>>,
+    seats: Mutex<Seats>,
+    /// Whether signatures are checked.
+    verifies: bool,
+}
+
+/// Heartbeats that wait for the log.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Heartbeats {
+    /// When each session was heard of.
+    pub(super) seen: Vec<SeenAt>,
+    /// When it had signed that, where signatures are checked.
+    pub(super) signed: Vec<SignedAt>,
 }
 
 impl Board {
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Seat>> {
+    /// A board that checks signatures, or one that does not.
+    pub(super) fn new(verifies: bool) -> Board {
+        Board {
+            verifies,
+            ..Board::default()
+        }
+    }
+
+    /// Whether announcements must be signed.
+    pub(super) fn verifies(&self) -> bool {
+        self.verifies
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Seats> {
         self.seats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes over the stored rows; ages go on counting.
-    pub(super) fn load(&self, snapshot: &Snapshot) -> Result<(), TableError> {
-        let mut failed = None;
-        let mut seats = self.lock();
-        snapshot.scan(
-            TableId::Roster,
-            Bound::Unbounded,
-            Bound::Unbounded,
-            &mut |key, value| match decode_row::<RosterRow>(TableId::Roster, value) {
-                Ok(row) => {
-                    if let Some(posted) = Posted::from_text(&row.announcement) {
-                        let entry = String::from_utf8_lossy(key).into_owned();
-                        seats.insert(entry, Seat::new(posted, row.last_seen));
+    /// Takes over the stored rows; ages go on counting. Returns the sessions that have no place
+    /// on a board that checks signatures: they were announced before it did.
+    pub(super) fn load(&self, snapshot: &Snapshot) -> Result<Vec<String>, TableError> {
+        let mut unsigned = vec![];
+        let mut board = self.lock();
+        scan_rows::<RosterRow>(snapshot, TableId::Roster, &[], |key, row| {
+            let entry = String::from_utf8_lossy(key).into_owned();
+            let Some(posted) = Posted::from_text(&row.announcement) else {
+                return Ok(ControlFlow::Continue(()));
+            };
+            if self.verifies {
+                match posted.signed_at() {
+                    Ok(ts) => board.raise(&entry, ts),
+                    Err(_) => {
+                        unsigned.push(entry);
+                        return Ok(ControlFlow::Continue(()));
                     }
-                    ControlFlow::Continue(())
                 }
-                Err(e) => {
-                    failed = Some(e);
-                    ControlFlow::Break(())
-                }
-            },
-        )?;
-        failed.map_or(Ok(()), Err)
+            }
+            board.seats.insert(entry, Seat::new(posted, row.last_seen));
+            Ok(ControlFlow::Continue(()))
+        })?;
+        scan_rows::<PresenceTimeRow>(snapshot, TableId::PresenceTimes, &[], |key, row| {
+            board.raise(&String::from_utf8_lossy(key), row.ts);
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(unsigned)
     }
 
     /// Follows committed records.
@@ -129,16 +192,28 @@ impl Board {
                 BusEvent::Announced(e) => {
                     if let Some(posted) = Posted::from_text(&e.announcement) {
                         let seat = Seat::new(posted, record.at);
-                        self.lock().insert(e.entry.clone(), seat);
+                        self.lock().seats.insert(e.entry.clone(), seat);
                     }
                 }
                 BusEvent::Unregistered(e) => {
-                    self.lock().remove(&e.entry);
+                    self.lock().seats.remove(&e.entry);
                 }
                 BusEvent::PresenceExpired(e) => {
-                    let mut seats = self.lock();
+                    let mut board = self.lock();
                     for entry in &e.entries {
-                        seats.remove(entry);
+                        board.seats.remove(entry);
+                    }
+                }
+                BusEvent::PresenceSigned(e) => {
+                    let mut board = self.lock();
+                    for signed in &e.entries {
+                        board.raise(&signed.entry, signed.ts);
+                    }
+                }
+                BusEvent::PresenceForgotten(e) => {
+                    let mut board = self.lock();
+                    for entry in &e.entries {
+                        board.times.remove(entry);
                     }
                 }
                 BusEvent::Seen(_)
@@ -150,60 +225,94 @@ impl Board {
         }
     }
 
-    /// Refreshes a session that says what it said before; false when it says something new.
-    pub(super) fn heartbeat(&self, posted: &Posted, now: UnixMillis) -> bool {
-        let mut seats = self.lock();
-        match seats.get_mut(&posted.entry) {
+    /// Refreshes a session that says what it said before. `signed` is the time under its checked
+    /// signature; without one nothing is stale.
+    pub(super) fn heartbeat(
+        &self,
+        posted: &Posted,
+        signed: Option<UnixMillis>,
+        now: UnixMillis,
+    ) -> Heard {
+        let mut board = self.lock();
+        let newest = board.times.get(&posted.entry).copied();
+        if let (Some(ts), Some(newest)) = (signed, newest)
+            && ts <= newest
+        {
+            return Heard::Stale { newest };
+        }
+        match board.seats.get_mut(&posted.entry) {
             Some(seat) if seat.content == posted.content => {
                 seat.text.clone_from(&posted.text);
                 seat.last_seen = now;
                 seat.dirty = true;
-                true
             }
-            _ => false,
+            _ => return Heard::News,
         }
+        if let Some(ts) = signed {
+            board.raise(&posted.entry, ts);
+        }
+        Heard::Again
     }
 
     /// The heartbeats since the last call.
-    pub(super) fn take_heard(&self) -> Vec<SeenAt> {
-        self.lock()
-            .iter_mut()
-            .filter(|(_, seat)| seat.dirty)
-            .map(|(entry, seat)| {
-                seat.dirty = false;
-                SeenAt {
+    pub(super) fn take_heard(&self) -> Heartbeats {
+        let mut board = self.lock();
+        let Seats { seats, times } = &mut *board;
+        let mut heard = Heartbeats::default();
+        for (entry, seat) in seats.iter_mut().filter(|(_, seat)| seat.dirty) {
+            seat.dirty = false;
+            heard.seen.push(SeenAt {
+                entry: entry.clone(),
+                at: seat.last_seen,
+            });
+            if let Some(ts) = times.get(entry).filter(|_| self.verifies) {
+                heard.signed.push(SignedAt {
                     entry: entry.clone(),
-                    at: seat.last_seen,
-                }
-            })
-            .collect()
+                    ts: *ts,
+                });
+            }
+        }
+        heard
     }
 
     /// Gives heartbeats back that did not reach the log.
-    pub(super) fn give_back(&self, heard: &[SeenAt]) {
-        let mut seats = self.lock();
-        for seen in heard {
-            if let Some(seat) = seats.get_mut(&seen.entry) {
+    pub(super) fn give_back(&self, heard: &Heartbeats) {
+        let mut board = self.lock();
+        for seen in &heard.seen {
+            if let Some(seat) = board.seats.get_mut(&seen.entry) {
                 seat.dirty = true;
             }
         }
     }
 
+    /// Newest signed time that was accepted of a session, as far as it is remembered.
+    pub(super) fn signed_time(&self, entry: &str) -> Option<UnixMillis> {
+        self.lock().times.get(entry).copied()
+    }
+
+    /// Whether signed times at or before `before` are remembered.
+    pub(super) fn any_signed_before(&self, before: UnixMillis) -> bool {
+        self.lock().times.values().any(|ts| *ts <= before)
+    }
+
     /// Whether a session was last heard of at or before `before`.
     pub(super) fn any_older(&self, before: UnixMillis) -> bool {
-        self.lock().values().any(|seat| seat.last_seen <= before)
+        self.lock()
+            .seats
+            .values()
+            .any(|seat| seat.last_seen <= before)
     }
 
     /// Sessions on the board.
     pub(super) fn len(&self) -> usize {
-        self.lock().len()
+        self.lock().seats.len()
     }
 
     /// Body of `GET /roster`: the announcements as posted, each with its age.
     pub(super) fn roster(&self, now: UnixMillis) -> Vec<u8> {
         let mut out = b"{\"roster\":[".to_vec();
         let mut first = true;
-        for seat in self.lock().values() {
+        for seat in self.lock().seats.values() {
             let age = now.since(seat.last_seen);
             // The text is an object with at least one member.
             let Some(members) = seat.text.strip_prefix(b"{") else {
@@ -221,6 +330,17 @@ impl Board {
         }
         out.extend_from_slice(b"]}");
         out
+    }
+}
+
+impl Seats {
+    fn raise(&mut self, entry: &str, ts: UnixMillis) {
+        match self.times.get_mut(entry) {
+            Some(newest) => *newest = ts.max(*newest),
+            None => {
+                self.times.insert(entry.to_owned(), ts);
+            }
+        }
     }
 }
 
@@ -280,7 +400,7 @@ mod tests {
         );
         let beat = |value| {
             let posted = Posted::read(value).unwrap();
-            board.heartbeat(&posted, UnixMillis(20))
+            board.heartbeat(&posted, None, UnixMillis(20)) == Heard::Again
         };
         assert!(beat(
             json!({"pubkey":"k","name":"n","ts":2,"sig":"b","age_ms":5})
@@ -288,8 +408,9 @@ mod tests {
         assert!(!beat(json!({"pubkey":"k","name":"m","ts":2,"sig":"b"})));
         assert!(!beat(json!({"pubkey":"other","name":"n","ts":2,"sig":"b"})));
         let heard = board.take_heard();
-        assert_eq!(heard.len(), 1);
-        assert!(board.take_heard().is_empty());
+        assert_eq!(heard.seen.len(), 1);
+        assert!(heard.signed.is_empty());
+        assert!(board.take_heard().seen.is_empty());
         board.give_back(&heard);
         assert_eq!(board.take_heard(), heard);
         let roster: Value = serde_json::from_slice(&board.roster(UnixMillis(25))).unwrap();

@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 use crate::domain::decide::bus::BusRefusal;
 use crate::store::{CommandError, ReadError, SubmitError};
 use crate::types::limit::{MAX_HTTP_BODY_BYTES, MAX_QUEUE_NAME_BYTES};
+use crate::types::time::UnixMillis;
 use crate::wire::problem::{PROBLEM_MEDIA_TYPE, Problem};
 
 /// Seconds after which a caller may come back to a busy bus.
@@ -111,6 +112,20 @@ impl Failure {
         .retry()
     }
 
+    pub(super) fn signature(detail: String) -> Self {
+        Problem::new(403, "signature", "The announcement is not its key's")
+            .detail(detail)
+            .into()
+    }
+
+    pub(super) fn untimely(ts: UnixMillis, now: UnixMillis) -> Self {
+        Problem::new(409, "untimely", "The announcement is of another time")
+            .detail("sign it with the present time; check the clocks of both machines")
+            .member("ts", ts.0)
+            .member("now", now.0)
+            .into()
+    }
+
     pub(super) fn admin_token() -> Self {
         Problem::new(403, "admin", "The admin endpoint needs its token")
             .detail("the token is in the file beside the store; only local callers may use it")
@@ -201,6 +216,10 @@ impl From<BusRefusal> for Failure {
             BusRefusal::QueueName => Problem::new(400, "queue-name", "Unacceptable queue name"),
             BusRefusal::PayloadTooLarge { max, .. } => {
                 Problem::new(413, "too-large", "The payload is too large").member("max_bytes", max)
+            }
+            BusRefusal::NotNewer { newest, .. } => {
+                Problem::new(409, "not-newer", "The session has signed something newer")
+                    .member("newest", newest.0)
             }
             BusRefusal::AnnouncementTooLarge { .. } => {
                 Problem::new(413, "too-large", "The announcement is too large")

@@ -33,7 +33,7 @@ use super::longpoll::Waiters;
 use super::state::{App, closed};
 use super::{router, upkeep};
 use crate::crypto::hash::sha256;
-use crate::domain::decide::bus::QueueLimits;
+use crate::domain::decide::bus::{BusCommand, QueueLimits};
 use crate::event::Recorded;
 use crate::event::bus::BusEvent;
 use crate::store::{
@@ -90,6 +90,8 @@ pub struct Config {
     pub retain_ms: u64,
     /// Values of `Origin` that are let through.
     pub allow_origins: Vec<String>,
+    /// Whether announcements must be signed, each later than all before of its session.
+    pub verify_presence: bool,
     /// The admin endpoint; `None` closes it.
     pub admin: Option<AdminAccess>,
     /// Wall clock.
@@ -200,7 +202,7 @@ async fn bind(addr: &str) -> Result<TcpListener, ServeError> {
 
 /// Opens the store and what stands on it in memory.
 pub(super) fn open(config: &Config, closing: watch::Receiver<bool>) -> Result<App, ServeError> {
-    let board = Arc::new(Board::default());
+    let board = Arc::new(Board::new(config.verify_presence));
     let waiters = Arc::new(Waiters::new(config.max_waiters));
     let listener = follow(Arc::clone(&board), Arc::clone(&waiters));
     let store = Store::open(
@@ -209,10 +211,18 @@ pub(super) fn open(config: &Config, closing: watch::Receiver<bool>) -> Result<Ap
         Some(listener),
     )?;
     let snapshot = store.snapshot().map_err(ServeError::Board)?;
-    board
+    let unsigned = board
         .load(&snapshot)
         .map_err(|e| ServeError::Board(e.into()))?;
     drop(snapshot);
+    if !unsigned.is_empty() {
+        tracing::info!(
+            count = unsigned.len(),
+            "sessions of unchecked signature leave the board"
+        );
+        // They are not shown already; in the log they would only wait for their age.
+        let _ = store.submit(BusCommand::RemovePresence { entries: unsigned });
+    }
     Ok(App {
         store,
         board,

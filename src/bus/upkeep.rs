@@ -6,10 +6,15 @@ use std::time::Duration;
 
 use tokio::time::MissedTickBehavior;
 
+use super::board::Heartbeats;
 use super::failure::Failure;
 use super::state::App;
 use crate::domain::decide::bus::{BusCommand, BusReply};
-use crate::types::limit::{MAX_EXPIRE_BATCH, PRESENCE_RETENTION_MS};
+use crate::types::limit::{MAX_EXPIRE_BATCH, MAX_PAST_PRESENCE_MS, PRESENCE_RETENTION_MS};
+
+/// How much longer signed times are remembered than they must be: a clock that is set back a
+/// little must not make old announcements fresh again.
+const SPARE_MS: u64 = 3_600_000;
 
 /// Runs until the task is aborted.
 pub(super) async fn run(app: Arc<App>, period: Duration) {
@@ -28,6 +33,7 @@ pub(super) async fn tick(app: &App) {
     let outcome = async {
         flush(app).await?;
         expire_presence(app).await?;
+        forget_times(app).await?;
         expire_messages(app).await
     };
     if let Err(e) = outcome.await {
@@ -38,15 +44,33 @@ pub(super) async fn tick(app: &App) {
 /// Makes the heartbeats since the last flush durable, in one record.
 pub(super) async fn flush(app: &App) -> Result<(), Failure> {
     let heard = app.board.take_heard();
-    if heard.is_empty() {
+    if heard.seen.is_empty() {
         return Ok(());
     }
-    let entries = heard.clone();
-    let outcome = app.commit(BusCommand::Seen { entries }).await;
+    let outcome = write_down(app, &heard).await;
     if outcome.is_err() {
         app.board.give_back(&heard);
     }
-    outcome.map(|_| ())
+    outcome
+}
+
+async fn write_down(app: &App, heard: &Heartbeats) -> Result<(), Failure> {
+    let entries = heard.seen.clone();
+    app.commit(BusCommand::Seen { entries }).await?;
+    if !heard.signed.is_empty() {
+        let entries = heard.signed.clone();
+        app.commit(BusCommand::Signed { entries }).await?;
+    }
+    Ok(())
+}
+
+/// Announcements that old are refused for their age, whoever signed something newer.
+async fn forget_times(app: &App) -> Result<(), Failure> {
+    let before = app.clock.now().minus(MAX_PAST_PRESENCE_MS + SPARE_MS);
+    if app.board.any_signed_before(before) {
+        app.commit(BusCommand::ForgetSigned { before }).await?;
+    }
+    Ok(())
 }
 
 /// After a flush, so that the stored ages are the true ones.
@@ -91,7 +115,7 @@ mod tests {
     use tokio::sync::watch;
 
     use super::*;
-    use crate::bus::board::Posted;
+    use crate::bus::board::{Heard, Posted};
     use crate::bus::serve::{Config, open};
     use crate::domain::decide::bus::{Overflow, QueueLimits};
     use crate::store::{Location, OpenOptions};
@@ -122,6 +146,7 @@ mod tests {
             retain_ms: 0,
             allow_origins: vec![],
             admin: None,
+            verify_presence: false,
             clock: clock.clone(),
             upkeep: Duration::from_secs(60),
         };
@@ -132,7 +157,7 @@ mod tests {
         let value =
             json!({"pubkey": "k", "session": {"session_id": session.to_string()}, "ts": ts});
         let posted = Posted::read(value).unwrap();
-        if !app.board.heartbeat(&posted, app.clock.now()) {
+        if app.board.heartbeat(&posted, None, app.clock.now()) == Heard::News {
             let command = BusCommand::Announce {
                 entry: posted.entry,
                 announcement: posted.text.into(),

@@ -31,7 +31,8 @@ const OPEN_FILES: u64 = 16_384;
 
 /// The broker: keeps mail per recipient until it is acknowledged, and shows who is there.
 ///
-/// Everything it accepts is on disk before it answers. It verifies nothing and holds no keys.
+/// Everything it accepts is on disk before it answers. It holds no keys, and verifies nothing
+/// unless it is told to.
 #[derive(Debug, Parser)]
 #[command(name = PROGRAM, version, after_help = STORE_EXIT_CODES)]
 struct Args {
@@ -116,6 +117,12 @@ struct Args {
         value_delimiter = ','
     )]
     allow_origin: Vec<String>,
+
+    /// Put only announcements on the presence board whose signature holds and whose signed time
+    /// is later than all before of that session; at most 64 sessions of one key. Needs no key.
+    /// Without it the board takes what is posted, as older buses do, and readers check
+    #[arg(long, env = "INTERLINK_VERIFY_PRESENCE", value_parser = FalseyValueParser::new())]
+    verify_presence: bool,
 
     /// End with standard input, for a program that must not leave a bus behind
     #[arg(long, hide = true)]
@@ -308,6 +315,7 @@ fn config(args: Args) -> Result<Config, BusError> {
         message_ttl_ms: args.message_ttl,
         retain_ms: args.retain,
         allow_origins: args.allow_origin,
+        verify_presence: args.verify_presence,
         admin,
         clock: Arc::new(SystemClock),
         upkeep: UPKEEP,

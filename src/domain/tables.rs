@@ -55,6 +55,8 @@ tables! {
     Drops = 2, "drops", Bus;
     /// The presence board.
     Roster = 3, "roster", Bus;
+    /// Newest signed times of sessions, where signatures are checked.
+    PresenceTimes = 4, "presence_times", Bus;
     /// Admitted keys.
     Peers = 33, "peers", Agent;
     /// Hashes of every published version of `peers.json`.

@@ -96,6 +96,30 @@ pub struct PresenceExpired {
     pub entries: Vec<String>,
 }
 
+/// One entry of [`PresenceSigned`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SignedAt {
+    /// Board key.
+    pub entry: String,
+    /// Signed time of the newest announcement that was accepted.
+    pub ts: UnixMillis,
+}
+
+/// Signatures of announcements were checked; what these sessions signed at or before these times
+/// is stale.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PresenceSigned {
+    /// The sessions, each with its newest time.
+    pub entries: Vec<SignedAt>,
+}
+
+/// The signed times of these sessions are no longer remembered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PresenceForgotten {
+    /// Board keys.
+    pub entries: Vec<String>,
+}
+
 /// A body was found missing or damaged; its message leaves the queue so that the next one can be
 /// read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -154,7 +178,9 @@ bus_events!(
     Seen,
     Unregistered,
     PresenceExpired,
-    BodyLost
+    BodyLost,
+    PresenceSigned,
+    PresenceForgotten,
 );
 
 fn bus_json(event: &BusEvent) -> serde_json::Value {
@@ -174,5 +200,7 @@ fn bus_json(event: &BusEvent) -> serde_json::Value {
         BusEvent::Unregistered(e) => json!({ "entry": e.entry }),
         BusEvent::PresenceExpired(e) => json!({ "entries": e.entries }),
         BusEvent::BodyLost(e) => json!({ "message": e.message }),
+        BusEvent::PresenceSigned(e) => json!({ "entries": e.entries }),
+        BusEvent::PresenceForgotten(e) => json!({ "entries": e.entries }),
     }
 }

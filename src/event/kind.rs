@@ -84,6 +84,10 @@ kinds! {
     PresenceExpired = 7, 1, "presence_expired", Bus;
     /// A body was found missing or damaged; its message left the queue.
     BodyLost = 8, 1, "body_lost", Bus;
+    /// Signatures of announcements were checked: older ones of these sessions are stale.
+    PresenceSigned = 9, 1, "presence_signed", Bus;
+    /// Signed times of sessions are no longer remembered.
+    PresenceForgotten = 10, 1, "presence_forgotten", Bus;
     /// A key was admitted.
     PeerAdded = 101, 1, "peer_added", Agent;
     /// A key was revoked.

@@ -10,28 +10,26 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use redb::{ReadableTable, Table, TransactionError, WriteTransaction};
+use redb::{TransactionError, WriteTransaction};
 
 use super::error::CommandError;
-use super::layout::{BODIES, LOG, META, META_FORMAT, META_MIN_WRITER, META_PROJECTION};
+use super::guard::guarded;
 use super::line::{Line, Turn};
-use super::open::{self, Engine, Location, Mode, OpenOptions, panic_text};
+use super::open::{self, Engine, Location, Mode, OpenOptions};
 use super::owner::OwnerHint;
 use super::receipt::{Answer, Receipt};
-use super::redb_tables::WriteTables;
-use super::{CommitListener, Health, Shared, lock, migrate};
-use crate::domain::projection::{ApplyError, apply_all};
+use super::stage::{Failure, Stage, check_siblings};
+use super::{CommitListener, Health, Shared, lock};
 use crate::domain::tables::TableError;
-use crate::domain::{Decision, Domain, NewEvent, View};
-use crate::event::{EncodeRecordError, Recorded};
+use crate::domain::{Decision, Domain, View};
+use crate::event::Recorded;
 use crate::types::seq::Seq;
-use crate::types::time::{Clock, UnixMillis};
+use crate::types::time::Clock;
 
 /// What a committed command led to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,26 +60,6 @@ impl<D: Domain> Job<D> {
             },
             receipt,
         )
-    }
-}
-
-/// Why a transaction was abandoned.
-enum Failure {
-    /// The command at this index of the batch does not apply.
-    Apply { culprit: usize, reason: String },
-    /// Another process holds the write lock.
-    Busy,
-    /// A newer program changed the store.
-    Superseded,
-    /// The storage failed.
-    Storage { reason: String },
-}
-
-impl Failure {
-    fn storage(e: impl std::fmt::Display) -> Self {
-        Failure::Storage {
-            reason: e.to_string(),
-        }
     }
 }
 
@@ -171,16 +149,12 @@ impl<D: Domain> Committer<D> {
 
     /// Saves the engine's allocator state, so that a crash from here on needs no repair.
     fn checkpoint(&mut self) {
-        let saved = catch_unwind(AssertUnwindSafe(|| {
+        let save = || {
             let mut txn = self.begin()?;
             txn.set_quick_repair(true);
             txn.commit().map_err(Failure::storage)
-        }))
-        .unwrap_or_else(|panic| {
-            Err(Failure::Storage {
-                reason: panic_text(&*panic),
-            })
-        });
+        };
+        let saved = guarded(save, |reason| Failure::Storage { reason });
         match saved {
             Ok(()) => {
                 self.shared.commits.fetch_add(1, Ordering::Relaxed);
@@ -200,12 +174,10 @@ impl<D: Domain> Committer<D> {
                 });
                 continue;
             }
-            let outcome =
-                catch_unwind(AssertUnwindSafe(|| self.transact(&jobs))).unwrap_or_else(|panic| {
-                    Err(Failure::Storage {
-                        reason: panic_text(&*panic),
-                    })
-                });
+            let outcome = guarded(
+                || self.transact(&jobs),
+                |reason| Failure::Storage { reason },
+            );
             match outcome {
                 Ok(staged) => self.answer(jobs, staged),
                 Err(failure) => self.recover(jobs, failure, &mut groups),
@@ -219,7 +191,13 @@ impl<D: Domain> Committer<D> {
             self.shared.publish_head(staged.head);
             if let Some(listener) = &self.listener {
                 // A listener that panics must not take the answers of a committed batch with it.
-                let told = catch_unwind(AssertUnwindSafe(|| listener(&staged.records)));
+                let told = guarded(
+                    || {
+                        listener(&staged.records);
+                        Ok(())
+                    },
+                    |reason| reason,
+                );
                 if told.is_err() {
                     self.turn_read_only("a follower of the log panicked");
                 }
@@ -389,143 +367,5 @@ impl<D: Domain> Committer<D> {
 fn fail_all<D: Domain>(jobs: Vec<Job<D>>, error: impl Fn() -> CommandError<D::Refusal>) {
     for job in jobs {
         let _ = job.answer.send(Err(error()));
-    }
-}
-
-/// Stops this process from writing once a newer one has changed the store's shape.
-fn check_siblings<D: Domain>(txn: &WriteTransaction) -> Result<(), Failure> {
-    let format = migrate::meta_u32(txn, META_FORMAT).map_err(Failure::storage)?;
-    let min_writer = migrate::meta_u32(txn, META_MIN_WRITER).map_err(Failure::storage)?;
-    if format != Some(migrate::FORMAT) || min_writer > Some(migrate::FORMAT) {
-        return Err(Failure::Superseded);
-    }
-    let meta = txn.open_table(META).map_err(Failure::storage)?;
-    for projection in D::projections() {
-        let key = format!("{META_PROJECTION}{}", projection.name());
-        let stored = meta.get(key.as_str()).map_err(Failure::storage)?;
-        if stored.is_none_or(|v| v.value() != projection.version().to_le_bytes()) {
-            return Err(Failure::Superseded);
-        }
-    }
-    Ok(())
-}
-
-/// Why one event could not be appended.
-enum AppendError {
-    Apply(String),
-    Storage(String),
-}
-
-impl AppendError {
-    fn blame(self, culprit: usize) -> Failure {
-        match self {
-            AppendError::Apply(reason) => Failure::Apply { culprit, reason },
-            AppendError::Storage(reason) => Failure::Storage { reason },
-        }
-    }
-
-    fn storage(e: impl std::fmt::Display) -> Self {
-        AppendError::Storage(e.to_string())
-    }
-}
-
-impl From<ApplyError> for AppendError {
-    fn from(e: ApplyError) -> Self {
-        match e {
-            ApplyError::Table(TableError::Backend(e)) => AppendError::storage(e),
-            e => AppendError::Apply(e.to_string()),
-        }
-    }
-}
-
-impl From<EncodeRecordError> for AppendError {
-    fn from(e: EncodeRecordError) -> Self {
-        AppendError::Apply(e.to_string())
-    }
-}
-
-/// The records of a batch and the head after them.
-type Finished<D> = (Vec<Recorded<<D as Domain>::Event>>, Seq);
-
-/// The open tables of a batch.
-struct Stage<'txn, D: Domain> {
-    tables: WriteTables<'txn>,
-    log: Table<'txn, u64, &'static [u8]>,
-    bodies: Table<'txn, u64, &'static [u8]>,
-    head: Seq,
-    now: UnixMillis,
-    records: Vec<Recorded<D::Event>>,
-    mergeable: Vec<D::Event>,
-}
-
-impl<'txn, D: Domain> Stage<'txn, D> {
-    fn open(txn: &'txn WriteTransaction, now: UnixMillis) -> Result<Self, Failure> {
-        let tables = WriteTables::new(txn, D::KIND);
-        let log = txn.open_table(LOG).map_err(Failure::storage)?;
-        let bodies = txn.open_table(BODIES).map_err(Failure::storage)?;
-        let last = log.last().map_err(Failure::storage)?;
-        let head = last.map_or(Seq::ZERO, |(seq, _)| Seq(seq.value()));
-        Ok(Stage {
-            tables,
-            log,
-            bodies,
-            head,
-            now,
-            records: vec![],
-            mergeable: vec![],
-        })
-    }
-
-    fn append(&mut self, new: NewEvent<D::Event>, index: &mut D::Index) -> Result<(), AppendError> {
-        let record = Recorded {
-            seq: self.head.next(),
-            at: self.now,
-            event: new.event,
-        };
-        apply_all(D::projections(), &mut self.tables, &record)?;
-        D::index(index, &record);
-        for seq in D::releases(&record.event) {
-            self.bodies.remove(seq.0).map_err(AppendError::storage)?;
-        }
-        if D::is_mergeable(&record.event) {
-            let rest = match self.mergeable.last_mut() {
-                Some(last) => D::merge(last, record.event).err(),
-                None => Some(record.event),
-            };
-            self.mergeable.extend(rest);
-            return Ok(());
-        }
-        if let Some(body) = &new.body {
-            self.bodies
-                .insert(record.seq.0, &**body)
-                .map_err(AppendError::storage)?;
-        }
-        self.write(record)
-    }
-
-    fn write(&mut self, record: Recorded<D::Event>) -> Result<(), AppendError> {
-        let frame = record.to_frame()?;
-        self.log
-            .insert(record.seq.0, frame.as_slice())
-            .map_err(AppendError::storage)?;
-        self.head = record.seq;
-        self.records.push(record);
-        Ok(())
-    }
-
-    fn finish(mut self) -> Result<Finished<D>, Failure> {
-        for event in std::mem::take(&mut self.mergeable) {
-            let record = Recorded {
-                seq: self.head.next(),
-                at: self.now,
-                event,
-            };
-            self.write(record).map_err(|e| match e {
-                AppendError::Apply(reason) | AppendError::Storage(reason) => {
-                    Failure::Storage { reason }
-                }
-            })?;
-        }
-        Ok((self.records, self.head))
     }
 }

@@ -8,8 +8,12 @@
 //! - [`Snapshot`]: consistent reads. - [`verify`]: replays the log and compares.
 //! - [`inspect`]: a store in the words of people. - `overlay`: reading a file that must not be changed.
 
+#[cfg(feature = "testkit")]
+mod boxed;
 mod commit;
+mod dir;
 mod error;
+mod guard;
 pub mod inspect;
 mod layout;
 mod line;
@@ -21,6 +25,7 @@ mod receipt;
 mod redb_tables;
 mod replay;
 mod snapshot;
+mod stage;
 pub mod verify;
 
 use std::path::PathBuf;
@@ -30,11 +35,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 pub use commit::Committed;
+pub use dir::create_private_dir;
 pub use error::{CommandError, OpenError, ReadError, SubmitError};
 pub use migrate::FORMAT;
 #[cfg(feature = "testkit")]
 pub use open::BackendSource;
-pub use open::{Location, Mode, OpenOptions, create_private_dir};
+pub use open::{Location, Mode, OpenOptions};
 pub use receipt::Receipt;
 pub use snapshot::Snapshot;
 
@@ -105,7 +111,7 @@ impl<D: Domain> Shared<D> {
 pub struct Store<D: Domain> {
     shared: Arc<Shared<D>>,
     work: Arc<Line<D>>,
-    writer: Option<JoinHandle<()>>,
+    writer: Mutex<Option<JoinHandle<()>>>,
     path: Option<PathBuf>,
 }
 
@@ -140,7 +146,7 @@ impl<D: Domain> Store<D> {
         Ok(Store {
             shared,
             work,
-            writer: Some(writer),
+            writer: Mutex::new(Some(writer)),
             path,
         })
     }
@@ -254,12 +260,15 @@ impl<D: Domain> Store<D> {
     }
 
     /// Finishes what waits, closes the file and ends the writer thread.
-    pub fn close(mut self) {
-        self.shut_down();
+    pub fn close(self) {
+        self.finish();
     }
 
-    fn shut_down(&mut self) {
-        if let Some(writer) = self.writer.take() {
+    /// As [`close`](Store::close), for a handle that others still hold: their later calls find the
+    /// store closed. May block on a sibling process that writes, as the engine's own end does.
+    pub fn finish(&self) {
+        let writer = lock(&self.writer).take();
+        if let Some(writer) = writer {
             self.work.close();
             let _ = writer.join();
             self.shared.set_engine(None);
@@ -269,7 +278,7 @@ impl<D: Domain> Store<D> {
 
 impl<D: Domain> Drop for Store<D> {
     fn drop(&mut self) {
-        self.shut_down();
+        self.finish();
     }
 }
 

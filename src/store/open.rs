@@ -1,9 +1,7 @@
 //! Opening a store file.
 
-use std::any::Any;
 use std::fs::{self, File};
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -16,11 +14,14 @@ use redb::{
     StorageError, TableHandle, WriteTransaction,
 };
 
+#[cfg(feature = "testkit")]
+use super::boxed;
+use super::dir::{create_private_dir, parent, sync_dir};
 use super::error::{OpenError, ReadError, engine};
 use super::layout::{META, META_FORMAT, META_KIND};
 use super::overlay::Overlay;
 use super::snapshot::{Snapshot, guarded as guarded_read};
-use super::{migrate, owner, replay};
+use super::{guard, migrate, owner, replay};
 use crate::domain::Domain;
 use crate::types::seq::Seq;
 
@@ -337,47 +338,6 @@ fn create_file<D: Domain>(
     Ok(ours)
 }
 
-/// The directory that holds a file.
-fn parent(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    }
-}
-
-/// Makes the names in a directory durable.
-fn sync_dir(dir: &Path) -> io::Result<()> {
-    if cfg!(windows) {
-        // Directories cannot be opened there, and their entries are journaled.
-        return Ok(());
-    }
-    File::open(dir)?.sync_all()
-}
-
-/// Creates a directory and its parents, 0700, each durable in its own parent: a store whose
-/// directory vanishes with the power is lost as well. The empty path is the current directory.
-///
-/// # Errors
-///
-/// What the system said.
-pub fn create_private_dir(dir: &Path) -> io::Result<()> {
-    if dir.as_os_str().is_empty() || dir.is_dir() {
-        return Ok(());
-    }
-    let above = parent(dir);
-    create_private_dir(above)?;
-    #[cfg_attr(not(unix), expect(unused_mut, reason = "modes are for unix"))]
-    let mut builder = fs::DirBuilder::new();
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    match builder.create(dir) {
-        // A sibling was faster.
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
-        done => done?,
-    }
-    sync_dir(above)
-}
-
 /// Opens a store file for reading only, in a mode that suits its writers.
 pub(super) fn open_reader(path: &Path, mode: Mode) -> Result<(Engine, bool), OpenError> {
     let opened = guarded(path, || Ok(builder(mode, 16 << 20).open_read_only(path)))?;
@@ -452,25 +412,10 @@ fn database_error(path: &Path, e: DatabaseError) -> OpenError {
 
 /// Turns a panic of the engine on a damaged file into an error.
 fn guarded<T>(path: &Path, f: impl FnOnce() -> Result<T, OpenError>) -> Result<T, OpenError> {
-    catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| {
-        let path = path.to_owned();
-        Err(OpenError::Corrupt {
-            path,
-            reason: panic_text(&*panic),
-        })
+    guard::guarded(f, |reason| OpenError::Corrupt {
+        path: path.to_owned(),
+        reason,
     })
-}
-
-/// What a panic said.
-pub(super) fn panic_text(panic: &(dyn Any + Send)) -> String {
-    let said = panic
-        .downcast_ref::<&str>()
-        .map(|s| (*s).to_owned())
-        .or_else(|| panic.downcast_ref::<String>().cloned());
-    format!(
-        "the storage engine stopped: {}",
-        said.as_deref().unwrap_or("no reason given")
-    )
 }
 
 /// Runs an open that may block on a process which is frozen inside a transaction.
@@ -493,59 +438,4 @@ fn with_deadline<T: Send + 'static>(
             holder: owner::read(path),
         })
     })
-}
-
-#[cfg(feature = "testkit")]
-mod boxed {
-    use std::io;
-    use std::ops::Bound;
-
-    use redb::{BackendError, StorageBackend};
-
-    /// redb wants a sized backend.
-    #[derive(Debug)]
-    pub(super) struct Boxed(pub(super) Box<dyn StorageBackend>);
-
-    impl StorageBackend for Boxed {
-        fn len(&self) -> io::Result<u64> {
-            self.0.len()
-        }
-        fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-            self.0.read(offset, out)
-        }
-        fn set_len(&self, len: u64) -> io::Result<()> {
-            self.0.set_len(len)
-        }
-        fn sync_data(&self) -> io::Result<()> {
-            self.0.sync_data()
-        }
-        fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-            self.0.write(offset, data)
-        }
-        fn close(&self) -> io::Result<()> {
-            self.0.close()
-        }
-        fn try_lock_range(&self, s: Bound<u64>, e: Bound<u64>) -> Result<bool, BackendError> {
-            self.0.try_lock_range(s, e)
-        }
-        fn try_lock_shared_range(
-            &self,
-            s: Bound<u64>,
-            e: Bound<u64>,
-        ) -> Result<bool, BackendError> {
-            self.0.try_lock_shared_range(s, e)
-        }
-        fn lock_range(&self, s: Bound<u64>, e: Bound<u64>) -> Result<(), BackendError> {
-            self.0.lock_range(s, e)
-        }
-        fn lock_shared_range(&self, s: Bound<u64>, e: Bound<u64>) -> Result<(), BackendError> {
-            self.0.lock_shared_range(s, e)
-        }
-        fn unlock_range(&self, s: Bound<u64>, e: Bound<u64>) -> Result<(), BackendError> {
-            self.0.unlock_range(s, e)
-        }
-        fn query_lock_range(&self, s: Bound<u64>, e: Bound<u64>) -> Result<bool, BackendError> {
-            self.0.query_lock_range(s, e)
-        }
-    }
 }

@@ -80,6 +80,17 @@ fn last(table: &Table<'_, u64, &'static [u8]>) -> Result<Seq, ReadError> {
     Ok(last.map_or(Seq::ZERO, |(seq, _)| Seq(seq.value())))
 }
 
+impl Snapshot {
+    /// Replays the retained records into empty tables in memory. Reads no body.
+    ///
+    /// # Errors
+    ///
+    /// The first record that does not read or does not apply.
+    pub fn replay<D: Domain>(&self) -> Result<MemTables, ReadError> {
+        into_memory::<D>(self, |_| {})
+    }
+}
+
 /// Replays the retained records into empty tables in memory. Reads no body.
 ///
 /// # Errors

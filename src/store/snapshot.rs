@@ -1,17 +1,13 @@
 //! A consistent view of a store at one position.
 
 use std::ops::{Bound, ControlFlow};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use redb::{ReadTransaction, ReadableTable, TableError as RedbTableError};
 
 use super::error::{ReadError, engine};
-use super::layout;
-use super::open::panic_text;
 use super::redb_tables::ReadTables;
-use super::replay::into_memory;
-use crate::domain::Domain;
-use crate::domain::tables::{MemTables, TableError, TableId, TableReader, Visit};
+use super::{guard, layout};
+use crate::domain::tables::{TableError, TableId, TableReader, Visit};
 use crate::event::{Recorded, StoredEvent};
 use crate::types::seq::Seq;
 
@@ -113,15 +109,6 @@ impl Snapshot {
         guarded(|| self.numbered_rows(layout::BODIES, Seq::ZERO, &mut visit))
     }
 
-    /// Replays the retained records into empty tables in memory. Reads no body.
-    ///
-    /// # Errors
-    ///
-    /// The first record that does not read or does not apply.
-    pub fn replay<D: Domain>(&self) -> Result<MemTables, ReadError> {
-        into_memory::<D>(self, |_| {})
-    }
-
     /// Position up to which the rows follow the log.
     pub(super) fn applied(&self) -> Result<Seq, ReadError> {
         let bytes = self.meta(layout::META_APPLIED)?;
@@ -181,15 +168,11 @@ impl Snapshot {
 
 /// Turns a panic of the engine on a damaged file into an error.
 pub(super) fn guarded<T>(f: impl FnOnce() -> Result<T, ReadError>) -> Result<T, ReadError> {
-    catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| {
-        let reason = panic_text(&*panic);
-        Err(ReadError::Engine { reason })
-    })
+    guard::guarded(f, |reason| ReadError::Engine { reason })
 }
 
 fn guarded_rows<T>(f: impl FnOnce() -> Result<T, TableError>) -> Result<T, TableError> {
-    catch_unwind(AssertUnwindSafe(f))
-        .unwrap_or_else(|panic| Err(TableError::Backend(panic_text(&*panic).into())))
+    guard::guarded(f, |reason| TableError::Backend(reason.into()))
 }
 
 impl TableReader for Snapshot {

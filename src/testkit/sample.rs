@@ -6,8 +6,8 @@ use super::Rng;
 use crate::crypto::hash::sha256;
 use crate::domain::decide::bus::{BusCommand, Overflow, QueueLimits};
 use crate::event::bus::{
-    Acked, Announced, BodyLost, BusEvent, DropReason, Dropped, Enqueued, PresenceExpired, Seen,
-    SeenAt, Unregistered,
+    Acked, Announced, BodyLost, BusEvent, DropReason, Dropped, Enqueued, PresenceExpired,
+    PresenceForgotten, PresenceSigned, Seen, SeenAt, SignedAt, Unregistered,
 };
 use crate::event::kind::{EventKind, StoreKind};
 use crate::types::seq::Seq;
@@ -99,6 +99,17 @@ pub fn bus_event(kind: EventKind, rng: &mut Rng) -> Option<BusEvent> {
         }),
         EventKind::BodyLost => BusEvent::BodyLost(BodyLost {
             message: Seq(rng.next_u64()),
+        }),
+        EventKind::PresenceSigned => BusEvent::PresenceSigned(PresenceSigned {
+            entries: (0..1 + rng.index(3))
+                .map(|_| SignedAt {
+                    entry: name(rng),
+                    ts: UnixMillis(rng.next_u64()),
+                })
+                .collect(),
+        }),
+        EventKind::PresenceForgotten => BusEvent::PresenceForgotten(PresenceForgotten {
+            entries: vec![entry, name(rng)],
         }),
         _ => return None,
     })

@@ -63,6 +63,17 @@ pub const MAX_ROSTER_BYTES: usize = 4 * 1024 * 1024;
 /// Age in milliseconds at which a session leaves the presence board: three days.
 pub const PRESENCE_RETENTION_MS: u64 = 259_200_000;
 
+/// Sessions of one key on a board that checks signatures. More than anybody runs at a time.
+pub const MAX_SESSIONS_PER_KEY: usize = 64;
+
+/// Furthest an announcement may be signed in the past on a board that checks signatures, in
+/// milliseconds: 24 h. Signed times are remembered for as long, also of sessions that have left.
+pub const MAX_PAST_PRESENCE_MS: u64 = 86_400_000;
+
+/// Signed times that a board remembers, the oldest give way: all who are there, and as many that
+/// have left.
+pub const MAX_PRESENCE_TIMES: usize = 2 * MAX_ROSTER_ENTRIES;
+
 /// Furthest a message may be signed in the future, in milliseconds.
 pub const MAX_FUTURE_MS: u64 = 60_000;
 
@@ -130,6 +141,10 @@ pub const MAX_RELAYS: usize = 16;
 
 /// Longest relay URL in bytes.
 pub const MAX_RELAY_URL_BYTES: usize = 512;
+
+/// Longest key of a delivery that is acknowledged, in bytes: a queue name and a number, and room
+/// for what other relays use. It is remembered for a while and sent back.
+pub const MAX_ACK_KEY_BYTES: usize = 2 * MAX_QUEUE_NAME_BYTES;
 
 /// Longest path of a file that is remembered, in bytes: what systems allow.
 pub const MAX_PATH_BYTES: usize = 4096;

@@ -64,6 +64,7 @@ impl Bus {
             retain_ms: 7 * 86_400_000,
             allow_origins: vec![],
             admin: None,
+            verify_presence: false,
             clock: Arc::new(SystemClock),
             upkeep: Duration::from_secs(60),
         };

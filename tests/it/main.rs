@@ -32,6 +32,8 @@ mod host_pull;
 mod host_setup;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod host_support;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod hostile_relay;
 #[cfg(feature = "bus")]
 mod http;
 #[cfg(feature = "bus")]
@@ -47,6 +49,14 @@ mod keygen;
 ))]
 mod kill;
 mod lexer;
+#[cfg(all(
+    unix,
+    feature = "agent",
+    feature = "bus",
+    feature = "cli",
+    feature = "testkit"
+))]
+mod mcp_end;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod mcp_life;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
@@ -81,6 +91,8 @@ mod schema_wire;
 mod secrets;
 #[cfg(feature = "identity")]
 mod signed_properties;
+#[cfg(feature = "testkit")]
+mod simulation;
 #[cfg(feature = "testkit")]
 mod store_basics;
 #[cfg(feature = "testkit")]

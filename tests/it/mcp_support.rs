@@ -254,6 +254,10 @@ impl Agent {
         self.stderr.lock().unwrap().clone()
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn signal(&self, name: &str) {
         signal(self.child.id(), name);
     }

@@ -13,7 +13,7 @@ use crate::domain::query::agent as query;
 /// Something that went wrong with a message of this session.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Note {
-    /// `refused`, `dropped`, `expired`, or `more` for how many are left out.
+    /// `refused`, `dropped`, `expired`, `ahead`, or `more` for how many are left out.
     pub kind: String,
     /// The message.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -56,6 +56,22 @@ fn note(trouble: &Trouble) -> Note {
             format!(
                 "A message from \"{}\" came too late to be read; it can be sent again.",
                 render::label(label)
+            ),
+        ),
+        Trouble::Ahead {
+            msg_id,
+            from,
+            label,
+            ahead_ms,
+        } => (
+            "ahead",
+            msg_id,
+            from,
+            format!(
+                "A message from \"{}\" was signed {} s ahead of this machine's clock and is \
+                 dropped: one of the two clocks is wrong. Once that is mended it can be sent again.",
+                render::label(label),
+                ahead_ms / 1000
             ),
         ),
     };

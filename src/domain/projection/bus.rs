@@ -105,7 +105,9 @@ impl Projection<BusEvent> for Pending {
             BusEvent::Announced(_)
             | BusEvent::Seen(_)
             | BusEvent::Unregistered(_)
-            | BusEvent::PresenceExpired(_) => {}
+            | BusEvent::PresenceExpired(_)
+            | BusEvent::PresenceSigned(_)
+            | BusEvent::PresenceForgotten(_) => {}
         }
         Ok(())
     }
@@ -153,7 +155,9 @@ impl Projection<BusEvent> for Drops {
             | BusEvent::Announced(_)
             | BusEvent::Seen(_)
             | BusEvent::Unregistered(_)
-            | BusEvent::PresenceExpired(_) => return Ok(()),
+            | BusEvent::PresenceExpired(_)
+            | BusEvent::PresenceSigned(_)
+            | BusEvent::PresenceForgotten(_) => return Ok(()),
         };
         let key = counter.key();
         let row: DropsRow = get_row(tables, TableId::Drops, &key)?.unwrap_or_default();
@@ -209,6 +213,61 @@ impl Projection<BusEvent> for Roster {
             BusEvent::Enqueued(_)
             | BusEvent::Acked(_)
             | BusEvent::Dropped(_)
+            | BusEvent::BodyLost(_)
+            | BusEvent::PresenceSigned(_)
+            | BusEvent::PresenceForgotten(_) => {}
+        }
+        Ok(())
+    }
+}
+
+/// Value of table `presence_times`; the key is the board key's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PresenceTimeRow {
+    /// Newest signed time of this session that was accepted.
+    pub ts: UnixMillis,
+}
+
+/// Newest signed times, which outlive their sessions: an old announcement must not bring a session
+/// back that has left.
+pub struct PresenceTimes;
+
+impl Projection<BusEvent> for PresenceTimes {
+    fn name(&self) -> &'static str {
+        "presence_times"
+    }
+
+    fn version(&self) -> u16 {
+        1
+    }
+
+    fn tables(&self) -> &'static [TableId] {
+        &[TableId::PresenceTimes]
+    }
+
+    fn apply(&self, tables: &mut dyn Tables, rec: &Recorded<BusEvent>) -> Result<(), ApplyError> {
+        match &rec.event {
+            BusEvent::PresenceSigned(e) => {
+                for signed in &e.entries {
+                    let key = signed.entry.as_bytes();
+                    let known: Option<PresenceTimeRow> =
+                        get_row(tables, TableId::PresenceTimes, key)?;
+                    let ts = known.map_or(signed.ts, |row| row.ts.max(signed.ts));
+                    put_row(tables, TableId::PresenceTimes, key, &PresenceTimeRow { ts })?;
+                }
+            }
+            BusEvent::PresenceForgotten(e) => {
+                for entry in &e.entries {
+                    tables.delete(TableId::PresenceTimes, entry.as_bytes())?;
+                }
+            }
+            BusEvent::Enqueued(_)
+            | BusEvent::Acked(_)
+            | BusEvent::Dropped(_)
+            | BusEvent::Announced(_)
+            | BusEvent::Seen(_)
+            | BusEvent::Unregistered(_)
+            | BusEvent::PresenceExpired(_)
             | BusEvent::BodyLost(_) => {}
         }
         Ok(())

@@ -4,9 +4,14 @@
 //! apart from known ones, and payloads stay JSON text until they are read one by one: parsed
 //! without knowing their shape, they could take up 50 times as much memory.
 
-use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::{IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
+use crate::types::limit::{MAX_RECV_BATCH, MAX_ROSTER_ENTRIES};
 use crate::types::route::Route;
 use crate::types::time::UnixMillis;
 use crate::wire::envelope::Message;
@@ -24,7 +29,7 @@ pub struct SendBody<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct SendReply {
     /// What the bus dropped to make room.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "at_most_a_batch")]
     pub dropped: Vec<Dropped>,
 }
 
@@ -61,8 +66,8 @@ pub struct RecvReply {
     /// The single message.
     #[serde(default)]
     pub envelope: Option<ReceivedEnvelope>,
-    /// The messages of a batch.
-    #[serde(default)]
+    /// The messages of a batch; what is beyond [`MAX_RECV_BATCH`] is left for the next time.
+    #[serde(default, deserialize_with = "at_most_a_batch")]
     pub messages: Vec<ReceivedDelivery>,
 }
 
@@ -116,8 +121,49 @@ pub struct ReceivedEnvelope {
 /// Reply of `GET /roster`. Entries that are not announcements are skipped one by one.
 #[derive(Clone, Debug, Deserialize)]
 pub struct RosterReply {
-    /// For [`crate::wire::announce::Announcement::from_json`].
+    /// For [`crate::wire::announce::Announcement::from_json`]; at most [`MAX_ROSTER_ENTRIES`].
+    #[serde(deserialize_with = "at_most_a_board")]
     pub roster: Vec<Box<RawValue>>,
+}
+
+fn at_most_a_batch<'de, T, D>(d: D) -> Result<Vec<T>, D::Error>
+where
+    T: Deserialize<'de>,
+    D: Deserializer<'de>,
+{
+    d.deserialize_seq(AtMost(MAX_RECV_BATCH, PhantomData))
+}
+
+fn at_most_a_board<'de, T, D>(d: D) -> Result<Vec<T>, D::Error>
+where
+    T: Deserialize<'de>,
+    D: Deserializer<'de>,
+{
+    d.deserialize_seq(AtMost(MAX_ROSTER_ENTRIES, PhantomData))
+}
+
+/// Takes the first items of a list and reads over the rest: a list of a million empty objects is
+/// short as text and large in memory.
+struct AtMost<T>(usize, PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for AtMost<T> {
+    type Value = Vec<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Vec<T>, A::Error> {
+        let mut out = vec![];
+        while out.len() < self.0 {
+            match items.next_element()? {
+                Some(item) => out.push(item),
+                None => return Ok(out),
+            }
+        }
+        while items.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(out)
+    }
 }
 
 #[cfg(test)]
@@ -157,6 +203,22 @@ mod tests {
         assert_eq!(read.status, RecvStatus::Timeout);
         let odd: RecvReply = serde_json::from_str(r#"{"status":"later","x":1}"#).unwrap();
         assert_eq!(odd.status, RecvStatus::Error);
+    }
+
+    #[test]
+    fn lists_are_read_to_their_bound_and_over_the_rest() {
+        let many = |item: &str, n: usize| vec![item; n].join(",");
+        let text = format!(r#"{{"messages":[{}]}}"#, many(r#"{"ack":"k"}"#, 10_000));
+        let read: RecvReply = serde_json::from_str(&text).unwrap();
+        assert_eq!(read.messages.len(), MAX_RECV_BATCH);
+        let text = format!(r#"{{"roster":[{}]}}"#, many("0", 10_000));
+        let read: RosterReply = serde_json::from_str(&text).unwrap();
+        assert_eq!(read.roster.len(), MAX_ROSTER_ENTRIES);
+        // The rest must be JSON all the same.
+        assert!(serde_json::from_str::<RosterReply>(&text.replace("0]", "0,]")).is_err());
+        let text = format!(r#"{{"dropped":[{}]}}"#, many("{}", 10_000));
+        let read: SendReply = serde_json::from_str(&text).unwrap();
+        assert_eq!(read.dropped.len(), MAX_RECV_BATCH);
     }
 
     #[test]

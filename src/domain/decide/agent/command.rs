@@ -224,6 +224,14 @@ pub enum AgentCommand {
     },
     /// Take in a verified message.
     Receive(Box<Receive>),
+    /// As `Receive`, of a message that follows another one of its sender in the same queue: refused
+    /// while that one is neither stored nor listed as late, so that their order stays.
+    ReceiveAfter {
+        /// Id of the message before it.
+        after: MsgId,
+        /// The message.
+        receive: Box<Receive>,
+    },
     /// Use up the id of a verified message that is not stored.
     MarkSeen {
         /// The session whose queue it came through.
@@ -494,6 +502,9 @@ pub enum AgentRefusal {
     /// A relay has the message; its text must not change any more.
     #[error("a relay has the message already")]
     AlreadyAccepted,
+    /// The message before it in its queue has not come in.
+    #[error("a message before it has not come in yet")]
+    OutOfTurn,
     /// Unread mail of the session is at its bound. The message stays on the bus.
     #[error("the mailbox is full: {messages} unread messages, {bytes} bytes")]
     MailboxFull {

@@ -143,6 +143,18 @@ pub(super) fn receive(view: &View<'_, Agent>, wish: &Receive) -> Decided {
     }))
 }
 
+/// A queue is read in its order, also where a command of the middle is refused and comes again.
+pub(super) fn receive_after(view: &View<'_, Agent>, after: &MsgId, wish: &Receive) -> Decided {
+    let before = key::sender_msg(&wish.from, after);
+    let here = is_seen(view.tables, &wish.from, after)?
+        || mail_of(view.tables, &wish.from, after)?.is_some()
+        || view.tables.get(TableId::Expired, &before)?.is_some();
+    if !here {
+        return refuse(AgentRefusal::OutOfTurn);
+    }
+    receive(view, wish)
+}
+
 /// Records what came too late, once, and only when it was not read in time by another copy.
 fn too_old(
     tables: &dyn TableReader,

@@ -115,6 +115,9 @@ impl Domain for Agent {
             | AgentCommand::RecordRefused { .. } => outbox::record(tables, command),
             AgentCommand::Resign { .. } => outbox::resign(tables, command),
             AgentCommand::Receive(wish) => mailbox::receive(view, wish),
+            AgentCommand::ReceiveAfter { after, receive } => {
+                mailbox::receive_after(view, after, receive)
+            }
             AgentCommand::MarkSeen { .. } => mailbox::mark_seen(tables, command),
             AgentCommand::Acknowledge { lease, items, .. } => {
                 mailbox::acknowledge(tables, &lease.session, items)
@@ -145,7 +148,9 @@ impl Domain for Agent {
     fn weight(command: &AgentCommand) -> usize {
         match command {
             AgentCommand::QueueMessage(wish) => wish.body.len(),
-            AgentCommand::Receive(wish) => wish.body.len(),
+            AgentCommand::Receive(wish) | AgentCommand::ReceiveAfter { receive: wish, .. } => {
+                wish.body.len()
+            }
             AgentCommand::Resign { body, .. } => body.len(),
             _ => 0,
         }
@@ -208,7 +213,9 @@ fn lease_of(command: &AgentCommand) -> Option<&Lease> {
             lease.as_ref()
         }
         AgentCommand::QueueMessage(wish) => Some(&wish.lease),
-        AgentCommand::Receive(wish) => Some(&wish.lease),
+        AgentCommand::Receive(wish) | AgentCommand::ReceiveAfter { receive: wish, .. } => {
+            Some(&wish.lease)
+        }
         AgentCommand::TakeLease { .. }
         | AgentCommand::ImportPeers { .. }
         | AgentCommand::AdoptPeersFile { .. }

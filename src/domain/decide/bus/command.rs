@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::event::bus::SeenAt;
+use crate::event::bus::{SeenAt, SignedAt};
 use crate::types::limit::{MAX_ANNOUNCEMENT_BYTES, MAX_QUEUE_NAME_BYTES};
 use crate::types::seq::Seq;
 use crate::types::time::UnixMillis;
@@ -70,6 +70,42 @@ pub enum BusCommand {
     Unregister {
         /// Board key.
         entry: String,
+    },
+    /// As `Announce`, by a session whose signature was checked: refused unless it was signed later
+    /// than everything of that session before.
+    AnnounceSigned {
+        /// Board key.
+        entry: String,
+        /// Announcement, JSON.
+        announcement: Arc<[u8]>,
+        /// When it was signed.
+        ts: UnixMillis,
+        /// Sessions that fit on the board.
+        max_entries: usize,
+        /// Sessions of one key that fit on the board.
+        max_per_key: usize,
+    },
+    /// As `Unregister`, by a session whose signature was checked.
+    UnregisterSigned {
+        /// Board key.
+        entry: String,
+        /// When it was signed.
+        ts: UnixMillis,
+    },
+    /// Record when heartbeats that changed nothing were signed.
+    Signed {
+        /// Sessions with the signed time of their latest heartbeat.
+        entries: Vec<SignedAt>,
+    },
+    /// Forget signed times at or before `before`: announcements that old are refused for their age.
+    ForgetSigned {
+        /// Time bound.
+        before: UnixMillis,
+    },
+    /// Take these sessions off the board.
+    RemovePresence {
+        /// Board keys.
+        entries: Vec<String>,
     },
     /// Take sessions off the board that were last heard of at or before `before`.
     ExpirePresence {
@@ -159,6 +195,14 @@ pub enum BusRefusal {
     TooManyQueues {
         /// Recipients with waiting messages.
         queues: usize,
+    },
+    /// Nothing of this session may be signed at or before something that was accepted.
+    #[error("signed at {ts}, but this session has signed at {newest} before")]
+    NotNewer {
+        /// When it was signed.
+        ts: UnixMillis,
+        /// When the newest one was signed that is remembered.
+        newest: UnixMillis,
     },
     /// The announcement is too large.
     #[error("announcement of {len} bytes exceeds {MAX_ANNOUNCEMENT_BYTES}")]

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use super::presence::PresenceIndex;
 use crate::types::seq::Seq;
 use crate::types::time::UnixMillis;
 
@@ -64,8 +65,7 @@ impl Queue {
 pub struct QueueIndex {
     queues: HashMap<Arc<str>, Queue>,
     recipients: BTreeMap<Seq, Arc<str>>,
-    entries: HashMap<String, usize>,
-    roster_bytes: usize,
+    pub(super) presence: PresenceIndex,
     bytes: u64,
 }
 
@@ -102,25 +102,13 @@ impl QueueIndex {
     /// Sessions on the presence board.
     #[must_use]
     pub fn roster_len(&self) -> usize {
-        self.entries.len()
+        self.presence.len()
     }
 
     /// Whether the presence board has this entry.
     #[must_use]
     pub fn on_roster(&self, entry: &str) -> bool {
-        self.entries.contains_key(entry)
-    }
-
-    /// Bytes of announcement that the presence board has under this entry.
-    #[must_use]
-    pub fn announced_bytes(&self, entry: &str) -> usize {
-        self.entries.get(entry).copied().unwrap_or(0)
-    }
-
-    /// Bytes of announcements on the presence board.
-    #[must_use]
-    pub fn roster_bytes(&self) -> usize {
-        self.roster_bytes
+        self.presence.has(entry)
     }
 
     /// Pending messages of all queues, oldest first.
@@ -166,18 +154,5 @@ impl QueueIndex {
         if queue.is_empty() {
             self.queues.remove(&to);
         }
-    }
-
-    pub(super) fn announce(&mut self, entry: &str, bytes: usize) {
-        let before = match self.entries.get_mut(entry) {
-            Some(before) => std::mem::replace(before, bytes),
-            None => self.entries.insert(entry.to_owned(), bytes).unwrap_or(0),
-        };
-        self.roster_bytes = self.roster_bytes.saturating_sub(before) + bytes;
-    }
-
-    pub(super) fn leave(&mut self, entry: &str) {
-        let bytes = self.entries.remove(entry).unwrap_or(0);
-        self.roster_bytes = self.roster_bytes.saturating_sub(bytes);
     }
 }

@@ -2,8 +2,9 @@
 
 mod command;
 mod index;
+mod presence;
 
-use std::ops::{Bound, ControlFlow};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 pub use command::{
@@ -11,25 +12,20 @@ pub use command::{
 };
 pub use index::{Item, Queue, QueueIndex};
 
+use presence::{BoardLimits, ENTRIES_PER_RECORD};
+
 use crate::domain::projection::Projection;
-use crate::domain::projection::bus::{Drops, Pending, PendingRow, Roster, RosterRow};
-use crate::domain::tables::{TableError, TableId, TableReader, decode_row, scan_rows};
+use crate::domain::projection::bus::{
+    Drops, Pending, PendingRow, PresenceTimeRow, PresenceTimes, Roster, RosterRow,
+};
+use crate::domain::tables::{TableError, TableId, TableReader, scan_rows};
 use crate::domain::{Decision, Domain, LiveBody, NewEvent, View};
 use crate::event::Recorded;
-use crate::event::bus::{
-    Acked, Announced, BodyLost, BusEvent, DropReason, Dropped, Enqueued, PresenceExpired, Seen,
-    SeenAt, Unregistered,
-};
+use crate::event::bus::{Acked, BodyLost, BusEvent, DropReason, Dropped, Enqueued, Seen, SeenAt};
 use crate::event::kind::StoreKind;
-use crate::types::limit::{
-    MAX_ACKS_PER_RECORD, MAX_ANNOUNCEMENT_BYTES, MAX_HTTP_BODY_BYTES, MAX_ROSTER_BYTES,
-};
+use crate::types::limit::{MAX_ACKS_PER_RECORD, MAX_HTTP_BODY_BYTES};
 use crate::types::seq::Seq;
 use crate::types::time::UnixMillis;
-
-/// Board keys in one record, so that it stays within
-/// [`MAX_EVENT_BYTES`](crate::types::limit::MAX_EVENT_BYTES).
-const ENTRIES_PER_RECORD: usize = 256;
 
 /// The domain of a broker.
 pub struct Bus;
@@ -43,6 +39,13 @@ fn done(events: Vec<BusEvent>, reply: BusReply) -> BusDecision {
     }))
 }
 
+fn answer(events: Result<Vec<BusEvent>, BusRefusal>) -> BusDecision {
+    match events {
+        Ok(events) => done(events, BusReply::Done),
+        Err(refusal) => Ok(Err(refusal)),
+    }
+}
+
 impl Domain for Bus {
     type Event = BusEvent;
     type Command = BusCommand;
@@ -53,7 +56,7 @@ impl Domain for Bus {
     const KIND: StoreKind = StoreKind::Bus;
 
     fn projections() -> &'static [&'static dyn Projection<BusEvent>] {
-        &[&Pending, &Drops, &Roster]
+        &[&Pending, &Drops, &Roster, &PresenceTimes]
     }
 
     fn decide(view: &View<'_, Self>, command: &BusCommand) -> BusDecision {
@@ -69,7 +72,28 @@ impl Domain for Bus {
                 entry,
                 announcement,
                 max_entries,
-            } => announce(view, entry, announcement, *max_entries),
+            } => {
+                let limits = BoardLimits {
+                    entries: *max_entries,
+                    per_key: None,
+                };
+                answer(presence::announce(view.index, entry, announcement, &limits))
+            }
+            BusCommand::AnnounceSigned {
+                entry,
+                announcement,
+                ts,
+                max_entries,
+                max_per_key,
+            } => {
+                let limits = BoardLimits {
+                    entries: *max_entries,
+                    per_key: Some(*max_per_key),
+                };
+                let events =
+                    presence::announce_signed(view.index, entry, announcement, &limits, *ts);
+                answer(events)
+            }
             BusCommand::Seen { entries } => {
                 let known: Vec<SeenAt> = entries
                     .iter()
@@ -87,16 +111,15 @@ impl Domain for Bus {
                 done(events, BusReply::Done)
             }
             BusCommand::Unregister { entry } => {
-                let events = if view.index.on_roster(entry) {
-                    vec![BusEvent::Unregistered(Unregistered {
-                        entry: entry.clone(),
-                    })]
-                } else {
-                    vec![]
-                };
-                done(events, BusReply::Done)
+                done(presence::unregister(view.index, entry), BusReply::Done)
             }
-            BusCommand::ExpirePresence { before } => expire_presence(view.tables, *before),
+            BusCommand::UnregisterSigned { entry, ts } => {
+                answer(presence::unregister_signed(view.index, entry, *ts))
+            }
+            BusCommand::Signed { entries } => presence::signed(view.index, entries),
+            BusCommand::ForgetSigned { before } => presence::forget_times(view.index, *before),
+            BusCommand::RemovePresence { entries } => presence::remove(view.index, entries),
+            BusCommand::ExpirePresence { before } => presence::expire(view.index, *before),
             BusCommand::ExpireMessages { before, max } => {
                 expire_messages(view.index, *before, *max)
             }
@@ -113,7 +136,8 @@ impl Domain for Bus {
     fn weight(command: &BusCommand) -> usize {
         match command {
             BusCommand::Enqueue { payload, .. } => payload.len(),
-            BusCommand::Announce { announcement, .. } => announcement.len(),
+            BusCommand::Announce { announcement, .. }
+            | BusCommand::AnnounceSigned { announcement, .. } => announcement.len(),
             _ => 0,
         }
     }
@@ -132,17 +156,27 @@ impl Domain for Bus {
             index.insert(seq, &row.to, item);
             Ok(ControlFlow::Continue(()))
         })?;
-        let mut malformed = false;
+        let mut malformed = None;
         scan_rows::<RosterRow>(tables, TableId::Roster, &[], |key, row| {
             match std::str::from_utf8(key) {
-                Ok(entry) => index.announce(entry, row.announcement.len()),
-                Err(_) => malformed = true,
+                Ok(entry) => {
+                    let bytes = row.announcement.len();
+                    index.presence.announce(entry, bytes, row.last_seen);
+                }
+                Err(_) => malformed = Some(TableId::Roster),
             }
             Ok(ControlFlow::Continue(()))
         })?;
-        if malformed {
+        scan_rows::<PresenceTimeRow>(tables, TableId::PresenceTimes, &[], |key, row| {
+            match std::str::from_utf8(key) {
+                Ok(entry) => index.presence.signed(entry, row.ts),
+                Err(_) => malformed = Some(TableId::PresenceTimes),
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        if let Some(table) = malformed {
             return Err(TableError::Key {
-                table: TableId::Roster.name(),
+                table: table.name(),
             });
         }
         Ok(index)
@@ -164,10 +198,31 @@ impl Domain for Bus {
             BusEvent::Acked(e) => e.seqs.iter().for_each(|seq| index.remove(*seq)),
             BusEvent::Dropped(e) => e.seqs.iter().for_each(|seq| index.remove(*seq)),
             BusEvent::BodyLost(e) => index.remove(e.message),
-            BusEvent::Announced(e) => index.announce(&e.entry, e.announcement.len()),
-            BusEvent::Seen(_) => {}
-            BusEvent::Unregistered(e) => index.leave(&e.entry),
-            BusEvent::PresenceExpired(e) => e.entries.iter().for_each(|entry| index.leave(entry)),
+            BusEvent::Announced(e) => {
+                let bytes = e.announcement.len();
+                index.presence.announce(&e.entry, bytes, record.at);
+            }
+            BusEvent::Seen(e) => {
+                for seen in &e.entries {
+                    index.presence.seen(&seen.entry, seen.at);
+                }
+            }
+            BusEvent::Unregistered(e) => index.presence.leave(&e.entry),
+            BusEvent::PresenceExpired(e) => {
+                e.entries
+                    .iter()
+                    .for_each(|entry| index.presence.leave(entry));
+            }
+            BusEvent::PresenceSigned(e) => {
+                for signed in &e.entries {
+                    index.presence.signed(&signed.entry, signed.ts);
+                }
+            }
+            BusEvent::PresenceForgotten(e) => {
+                e.entries
+                    .iter()
+                    .for_each(|entry| index.presence.forget(entry));
+            }
         }
     }
 
@@ -337,105 +392,6 @@ fn ack(index: &QueueIndex, me: &str, seqs: &[Seq]) -> BusDecision {
         _ => vec![BusEvent::Acked(Acked { seqs })],
     };
     done(events, BusReply::Acked { acked })
-}
-
-fn announce(
-    view: &View<'_, Bus>,
-    entry: &str,
-    announcement: &[u8],
-    max_entries: usize,
-) -> BusDecision {
-    if announcement.len() > MAX_ANNOUNCEMENT_BYTES {
-        return Ok(Err(BusRefusal::AnnouncementTooLarge {
-            len: announcement.len(),
-        }));
-    }
-    if !queue_name_ok(entry) {
-        return Ok(Err(BusRefusal::QueueName));
-    }
-    let entries = match view.index.on_roster(entry) {
-        true => 0,
-        false => (view.index.roster_len() + 1).saturating_sub(max_entries.max(1)),
-    };
-    let others = view
-        .index
-        .roster_bytes()
-        .saturating_sub(view.index.announced_bytes(entry));
-    let bytes = (others + announcement.len()).saturating_sub(MAX_ROSTER_BYTES);
-    let mut events = vec![];
-    if entries > 0 || bytes > 0 {
-        events = presence_expired(&longest_away(view, entry, entries, bytes)?);
-    }
-    events.push(BusEvent::Announced(Announced {
-        entry: entry.to_owned(),
-        announcement: announcement.to_vec(),
-    }));
-    done(events, BusReply::Done)
-}
-
-/// The board keys other than `entry` that were heard of longest ago: at least `count`, and
-/// announcements of at least `bytes`.
-fn longest_away(
-    view: &View<'_, Bus>,
-    entry: &str,
-    count: usize,
-    bytes: usize,
-) -> Result<Vec<String>, TableError> {
-    let mut by_age = roster_ages(view.tables)?;
-    by_age.sort();
-    let (mut given_up, mut freed) = (vec![], 0usize);
-    for (_, away) in by_age {
-        if given_up.len() >= count && freed >= bytes {
-            break;
-        }
-        if away != entry {
-            freed += view.index.announced_bytes(&away);
-            given_up.push(away);
-        }
-    }
-    Ok(given_up)
-}
-
-fn roster_ages(tables: &dyn TableReader) -> Result<Vec<(UnixMillis, String)>, TableError> {
-    let mut ages = vec![];
-    let mut failed = None;
-    tables.scan(
-        TableId::Roster,
-        Bound::Unbounded,
-        Bound::Unbounded,
-        &mut |key, value| match decode_row::<RosterRow>(TableId::Roster, value) {
-            Ok(row) => {
-                ages.push((row.last_seen, String::from_utf8_lossy(key).into_owned()));
-                ControlFlow::Continue(())
-            }
-            Err(e) => {
-                failed = Some(e);
-                ControlFlow::Break(())
-            }
-        },
-    )?;
-    failed.map_or(Ok(ages), Err)
-}
-
-fn expire_presence(tables: &dyn TableReader, before: UnixMillis) -> BusDecision {
-    let entries: Vec<String> = roster_ages(tables)?
-        .into_iter()
-        .filter(|(last_seen, _)| *last_seen <= before)
-        .map(|(_, entry)| entry)
-        .collect();
-    let count = entries.len();
-    done(presence_expired(&entries), BusReply::Expired { count })
-}
-
-fn presence_expired(entries: &[String]) -> Vec<BusEvent> {
-    entries
-        .chunks(ENTRIES_PER_RECORD)
-        .map(|entries| {
-            BusEvent::PresenceExpired(PresenceExpired {
-                entries: entries.to_vec(),
-            })
-        })
-        .collect()
 }
 
 fn expire_messages(index: &QueueIndex, before: UnixMillis, max: usize) -> BusDecision {
