@@ -377,8 +377,10 @@ def claude(world, delivery):
         prompts = json.dumps([b for _, b in world.model.asked()])
         if delivery == "inbox":
             assert "task-notification" in prompts, "it was not the listener that woke"
+            assert "notified via listener" in prompts
         else:
             assert "Another Claude session" in prompts, "it was not the socket that woke"
+            assert "notified via messaging socket" in prompts
     finally:
         terminal.close()
 
@@ -439,6 +441,7 @@ def codex_queue(world):
         terminal.pump(3)
         world.peer.send(session, SECRET)
         terminal.until("the peer's words in a result", lambda: world.model.heard(SECRET))
+        assert world.model.heard("notified via codex queue"), "it was not the queue that woke"
     finally:
         terminal.close()
         subprocess.run([program, "daemon", "stop"], env=env, capture_output=True, timeout=20)

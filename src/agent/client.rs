@@ -198,7 +198,6 @@ impl CallError {
         }
     }
 }
-
 impl RelayClient {
     /// One client for all relays.
     ///
@@ -455,7 +454,8 @@ fn status_error(bytes: &[u8], status: StatusCode) -> CallError {
 
 /// What the relay said about the trouble, else the name of the status. At most 200 characters,
 /// nothing that could move a cursor: it is shown to people and models.
-pub(crate) fn problem_text(bytes: &[u8], status: StatusCode) -> String {
+#[must_use]
+pub fn problem_text(bytes: &[u8], status: StatusCode) -> String {
     #[derive(serde::Deserialize)]
     struct Said {
         title: Option<String>,

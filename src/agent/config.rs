@@ -32,6 +32,21 @@ pub struct AgentConfig {
     /// How long a notice may stay unanswered, in milliseconds, when it went a way that never
     /// proved to work and there is another.
     pub notice_patience_ms: u64,
+    /// How much of the working directory everybody may see.
+    pub share_cwd: ShareCwd,
+}
+
+/// How much of the working directory is announced. Announcements are public to whoever can ask a
+/// relay, paired or not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ShareCwd {
+    /// The whole path, and the name of the repository.
+    Full,
+    /// Its last part, and the name of the repository.
+    #[default]
+    Basename,
+    /// Nothing.
+    None,
 }
 
 /// Where an identity's log lives.

@@ -1,6 +1,7 @@
 //! What every part of a channel server shares.
 
 use std::fmt;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -13,6 +14,7 @@ use super::lease::{LeaseState, Right};
 use super::ledger::{Ledger, LedgerError};
 use super::pace::Complaints;
 use super::peers_file::PeersFile;
+use super::roster::Memory;
 use super::trouble::Told;
 use crate::crypto::sign::SigningIdentity;
 use crate::domain::decide::agent::{AgentCommand, AgentRefusal, AgentReply, Lease};
@@ -102,12 +104,16 @@ pub struct Core {
     pub relays: Vec<Arc<Relay>>,
     /// What went wrong and was told.
     pub told: Told,
+    /// What was seen of others' announcements.
+    pub roster: Memory,
     /// What the session works on.
     pub summary: Mutex<String>,
     /// Rings when the summary changed.
     pub summary_changed: Notify,
-    /// Counts how often the machine woke from sleep.
+    /// Counts how often the machine woke up, or its clock jumped.
     pub woke: watch::Sender<u64>,
+    /// Signed time of the last announcement: they only grow, because an older one is not believed.
+    pub announced: AtomicU64,
     /// The time.
     pub clock: SystemClock,
     /// Randomness.
@@ -124,10 +130,11 @@ impl Core {
     /// The machine slept, or the process stood still: every connection is given up, and whoever
     /// waits for a relay or for a backoff asks again at once. Rings [`Core::woke`].
     pub fn wake(&self) {
+        // They share their connections.
+        if let Some(Err(e)) = self.relays.first().map(|r| r.client.renew_connections()) {
+            tracing::warn!("the old connections are kept: {e}");
+        }
         for relay in &self.relays {
-            if let Err(e) = relay.client.renew_connections() {
-                tracing::warn!("{e}");
-            }
             *relay.lock() = RelayHealth::new();
         }
         self.woke

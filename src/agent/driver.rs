@@ -18,13 +18,14 @@ use super::lifecycle::{self, Ending, Parent};
 use super::mcp::server::{Served, serve as serve_host};
 use super::peers_file::{PeersFile, PeersFileError};
 use super::runtime::{Base, Supervisor};
-use super::{poll, presence, pump};
+use super::{poll, presence, pump, wake};
 use crate::crypto::sign::SigningIdentity;
-use crate::domain::decide::agent::AgentCommand;
+use crate::domain::decide::agent::{AgentCommand, DirectoryCommand};
 use crate::domain::query::agent as query;
 use crate::keystore::LoadKeyError;
 use crate::store::{Location, OpenOptions};
 use crate::types::id::MsgId;
+use crate::types::limit::DIRECTORY_RETENTION_MS;
 use crate::types::route::Route;
 use crate::types::time::{Clock as _, UnixMillis};
 use crate::wire::envelope::{Draft, Message, MessageKind};
@@ -113,6 +114,7 @@ pub(super) fn parts(core: &Arc<Core>) -> JoinSet<()> {
         parts.spawn(pump::run(Arc::clone(core), Arc::clone(relay)));
     }
     parts.spawn(presence::run(Arc::clone(core)));
+    parts.spawn(wake::run(Arc::clone(core)));
     parts.spawn({
         let core = Arc::clone(core);
         async move { lease::keep(&core).await }
@@ -167,7 +169,8 @@ async fn watch_peers(supervisor: Arc<Supervisor>, refuse: oneshot::Sender<PeersF
     }
 }
 
-/// Forgets ids of messages that are too old to be accepted anyway, with a day to spare.
+/// Forgets ids of messages that are too old to be accepted anyway, with a day to spare, and sessions
+/// that nobody saw or wrote to for long.
 async fn sweep(supervisor: Arc<Supervisor>) {
     const SPARE_MS: u64 = 86_400_000;
     let base = &supervisor.base;
@@ -183,8 +186,13 @@ async fn sweep(supervisor: Arc<Supervisor>) {
             before: now.minus(keep),
             now,
         };
-        if let Err(e) = base.ledger.submit(command).await {
-            tracing::debug!("sweep: {e}");
+        let unused = DirectoryCommand::ExpireSessions {
+            before: now.minus(DIRECTORY_RETENTION_MS),
+        };
+        for command in [command, AgentCommand::Directory(unused)] {
+            if let Err(e) = base.ledger.submit(command).await {
+                tracing::debug!("sweep: {e}");
+            }
         }
     }
 }

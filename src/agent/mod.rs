@@ -11,9 +11,9 @@
 //! ```
 //!
 //! - [`client`]: the only HTTP client. [`lease`]: who may act for the session.
-//! - [`directory`]: who is meant by a name. [`lifecycle`]: signals, the parent, liveness.
+//! - [`roster`]: who is there. [`directory`]: who is meant by a name. [`lifecycle`]: signals, the parent, liveness.
 //! - [`trouble`]: what failed, for the model to be told.
-//! - [`runtime`]: which session is acted for. [`driver`]: start and end.
+//! - [`runtime`]: which session is acted for. [`wake`]: after sleep. [`driver`]: start and end.
 
 pub mod client;
 pub mod clock;
@@ -31,5 +31,7 @@ pub mod peers_file;
 pub mod poll;
 pub mod presence;
 pub mod pump;
+pub mod roster;
 pub mod runtime;
 pub mod trouble;
+pub mod wake;

@@ -16,10 +16,11 @@ use super::pace::{Pace, Taken};
 use super::pump;
 use crate::crypto::hash::sha256;
 use crate::domain::decide::agent::{
-    AgentCommand, AgentRefusal, AgentReply, Lease, Receive, Reception, Window,
+    AgentCommand, AgentRefusal, AgentReply, DirectoryCommand, Lease, Receive, Reception, Window,
 };
 use crate::domain::gate::{self, Outcome, Reject, Untimely};
 use crate::domain::machine::outbox::backoff_ms;
+use crate::domain::machine::presence::is_goodbye;
 use crate::domain::query::agent as query;
 use crate::event::agent::{MailKind, MailStatus};
 use crate::types::id::{MsgId, PublicKey};
@@ -252,11 +253,13 @@ async fn decide(
         .map_err(ActError::from)?;
     let mut known = known.into_iter();
     let mut entering: Vec<Entering> = vec![];
+    let mut goodbyes = vec![];
     for (place, message) in messages.into_iter().enumerate() {
         let Some(message) = message else { continue };
         let Some((peer, seen)) = known.next() else {
             continue;
         };
+        let goodbye = goodbye(core, &message);
         let (from, msg_id) = (message.from, message.msg_id.clone());
         let in_reply_to = message.in_reply_to.clone();
         if let Some(command) = gate_one(core, relay, lease, message, peer, seen) {
@@ -267,6 +270,7 @@ async fn decide(
                 in_reply_to,
                 command,
             });
+            goodbyes.extend(goodbye);
         }
     }
     keep_order(&mut entering);
@@ -287,6 +291,12 @@ async fn decide(
             });
         }
     }
+    // What a good-bye tells is worth a try, not a message.
+    for answer in core.submit_all(goodbyes).await {
+        if let Err(e) = answer {
+            tracing::debug!("a good-bye is not remembered: {e}");
+        }
+    }
     Ok(outcomes)
 }
 
@@ -303,6 +313,20 @@ fn keep_order(entering: &mut [Entering]) {
             e.command = AgentCommand::ReceiveAfter { after, receive };
         }
     }
+}
+
+/// What a message says about the end of its sender's session, if it is a good-bye. Whether its
+/// signature holds is for the gate to say.
+fn goodbye(core: &Core, message: &Message) -> Option<AgentCommand> {
+    let session = message.reply_route()?.session?;
+    (message.kind == MessageKind::Message && is_goodbye(&message.text, &session)).then_some(
+        AgentCommand::Directory(DirectoryCommand::Closed {
+            own: core.me,
+            key: message.from,
+            session,
+            ts: message.ts,
+        }),
+    )
 }
 
 /// The message of a delivery, unless it is none or one of ours.

@@ -1,17 +1,20 @@
 //! "This session exists": announced to every relay, at once and every half minute.
 //!
 //! Announcements are public to whoever can ask a relay, so the working directory is named by its
-//! last part only.
+//! last part unless the user says otherwise. Their signed times only grow, also when the clock is set
+//! back: receivers do not believe one that is older than what they know.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
+use super::config::ShareCwd;
 use super::core::Core;
-use crate::types::time::Clock as _;
+use crate::types::time::{Clock as _, UnixMillis};
 use crate::wire::announce::{Announcement, SessionInfo};
 
 /// Time between announcements. Given by the wire: a session is live for 90 s after one.
@@ -29,6 +32,7 @@ pub async fn run(core: Arc<Core>) {
 }
 
 async fn beat(core: &Arc<Core>) {
+    let mut woke = core.woke.subscribe();
     loop {
         let announcement = Arc::new(announcement(core));
         let mut calls = JoinSet::new();
@@ -44,6 +48,7 @@ async fn beat(core: &Arc<Core>) {
         // A relay that hangs must not delay the next announcement to the others.
         tokio::select! {
             () = core.summary_changed.notified() => {}
+            _ = woke.changed() => {}
             () = sleep(HEARTBEAT) => {}
         }
         calls.detach_all();
@@ -59,13 +64,33 @@ pub fn announcement(core: &Core) -> Announcement {
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .clone();
+    let (cwd, git_root) = place(&cwd, core.config.share_cwd);
     let info = SessionInfo {
         session_id: core.session.to_string(),
-        cwd: last_part(&cwd),
-        git_root: git_root(&cwd).map(last_part).unwrap_or_default(),
+        cwd,
+        git_root,
         summary,
     };
-    Announcement::sign(&core.identity, core.name.clone(), info, core.clock.now())
+    let ts = grow(&core.announced, core.clock.now());
+    Announcement::sign(&core.identity, core.name.clone(), info, ts)
+}
+
+/// The time to sign with: now, or the next millisecond after the last one.
+fn grow(last: &AtomicU64, now: UnixMillis) -> UnixMillis {
+    let next = |last: u64| Some(now.0.max(last.saturating_add(1)));
+    match last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next) {
+        Ok(last) | Err(last) => UnixMillis(now.0.max(last.saturating_add(1))),
+    }
+}
+
+/// What is said of the working directory and its repository.
+fn place(cwd: &Path, share: ShareCwd) -> (String, String) {
+    let root = || git_root(cwd).map(last_part).unwrap_or_default();
+    match share {
+        ShareCwd::Full => (cwd.to_string_lossy().into_owned(), root()),
+        ShareCwd::Basename => (last_part(cwd), root()),
+        ShareCwd::None => (String::new(), String::new()),
+    }
 }
 
 fn last_part(path: impl AsRef<Path>) -> String {
@@ -77,4 +102,36 @@ fn last_part(path: impl AsRef<Path>) -> String {
 
 fn git_root(cwd: &Path) -> Option<&Path> {
     cwd.ancestors().find(|dir| dir.join(".git").exists())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn announcements_only_grow_also_under_a_clock_that_is_set_back() {
+        let last = AtomicU64::new(0);
+        let times: Vec<u64> = [100, 200, 50, 50, 201, 300]
+            .iter()
+            .map(|now| grow(&last, UnixMillis(*now)).0)
+            .collect();
+        assert_eq!(times, [100, 200, 201, 202, 203, 300]);
+    }
+
+    #[test]
+    fn of_a_directory_no_more_is_said_than_allowed() {
+        let dir = tempfile::tempdir().unwrap();
+        let repository = dir.path().join("secret-client").join("app");
+        let cwd = repository.join("src");
+        std::fs::create_dir_all(&cwd).unwrap();
+        std::fs::create_dir(repository.join(".git")).unwrap();
+        let full = cwd.to_string_lossy().into_owned();
+        for (share, said) in [
+            (ShareCwd::Full, (full, "app".to_owned())),
+            (ShareCwd::Basename, ("src".to_owned(), "app".to_owned())),
+            (ShareCwd::None, (String::new(), String::new())),
+        ] {
+            assert_eq!(place(&cwd, share), said);
+        }
+    }
 }

@@ -6,6 +6,7 @@
 //! builds a fresh one, so nothing of the old conversation can reach the new one. A tool call keeps
 //! the core that it started with.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ use super::lease::{LeaseState, Right};
 use super::ledger::Ledger;
 use super::mcp::server::HostConnection;
 use super::peers_file::PeersFile;
+use super::roster::Memory;
 use super::trouble::Told;
 use crate::crypto::sign::SigningIdentity;
 use crate::domain::decide::agent::{AgentCommand, HostCommand};
@@ -68,9 +70,11 @@ impl Base {
             lease: LeaseState::default(),
             relays,
             told: Told::default(),
+            roster: Memory::default(),
             summary: Mutex::default(),
             summary_changed: Notify::new(),
             woke: watch::Sender::new(0),
+            announced: AtomicU64::new(0),
             clock: SystemClock,
             entropy: OsEntropy,
             config: self.config.clone(),

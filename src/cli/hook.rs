@@ -1,22 +1,33 @@
 //! `interlink-mcp hook`: what a host's command hooks ask.
 //!
 //! A hook must not disturb a session because of us: whatever goes wrong, it says nothing and ends
-//! with 0. It reads the identity's store and writes nothing.
+//! with 0. It reads the identity's store and writes nothing but the time of its last reminder.
 
+use std::fs;
 use std::io::{self, IsTerminal as _, Read as _, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Subcommand;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::agent::clock::SystemClock;
+use crate::agent::mcp::render::is_plain_id;
 use crate::agent::mcp::tool::host::verdict;
+use crate::crypto::hash::sha256;
+use crate::domain::projection::agent::{TaskSide, TaskState};
 use crate::domain::query::agent as query;
-use crate::store::{Mode, Reader};
+use crate::store::{Mode, Reader, Snapshot};
 use crate::types::id::SessionId;
+use crate::types::time::{Clock as _, UnixMillis};
 
 /// Longest input of a hook in bytes: a tool's whole output may stand in it.
 const MAX_INPUT_BYTES: u64 = 16 << 20;
+/// Between two reminders, and the silence that deserves one, in milliseconds.
+const DEFAULT_INTERVAL_MS: u64 = 60_000;
+/// Silence after which nobody is reminded any more, in milliseconds: a day.
+const FORGOTTEN_MS: u64 = 86_400_000;
 
 /// A question of a hook; its input is on standard input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Subcommand)]
@@ -61,22 +72,89 @@ impl Input {
 pub(super) fn run(hook: Hook, input: &Input, session: &SessionId, store: &Path) {
     let answer = match hook {
         Hook::Stop => stop(store, session, input.stop_hook_active),
-        Hook::Progress => None,
+        Hook::Progress => progress(store, session),
     };
     if let Some(answer) = answer {
         let _ = writeln!(io::stdout().lock(), "{answer}");
     }
 }
 
-fn stop(store: &Path, session: &SessionId, active: bool) -> Option<Value> {
-    // The reader does not make a store that is not there.
+/// A view of the store; a store that is not there is not made.
+fn look(store: &Path) -> Option<Snapshot> {
     if !store.exists() {
         return None;
     }
-    let reader = Reader::open(store, Mode::Shared).ok()?;
-    let snapshot = reader.snapshot().ok()?;
+    Reader::open(store, Mode::Shared).ok()?.snapshot().ok()
+}
+
+fn stop(store: &Path, session: &SessionId, active: bool) -> Option<Value> {
+    let snapshot = look(store)?;
     let unread = query::unread_totals(&snapshot, session).ok()?.attention;
     let notice = query::notice(&snapshot, session).ok()?;
     let id = notice.filter(|n| !n.observed).map(|n| n.id);
     (unread > 0).then(|| verdict(unread, id.as_deref(), active))
+}
+
+/// How long a task may go without a word, in milliseconds; `None` for ever.
+fn interval_ms() -> Option<u64> {
+    let Some(text) = std::env::var_os("INTERLINK_PROGRESS_INTERVAL") else {
+        return Some(DEFAULT_INTERVAL_MS);
+    };
+    let seconds: f64 = text.to_str()?.trim().parse().ok()?;
+    if seconds.is_nan() || seconds <= 0.0 {
+        return None;
+    }
+    Some(Duration::try_from_secs_f64(seconds).map_or(u64::MAX, |d| {
+        u64::try_from(d.as_millis()).unwrap_or(u64::MAX)
+    }))
+}
+
+/// Reminds of the newest task that was asked of the session, is open, and has heard nothing for
+/// long. A task of yesterday is somebody's forgotten one: no reminder helps it.
+fn progress(store: &Path, session: &SessionId) -> Option<Value> {
+    let interval = interval_ms()?;
+    let now = SystemClock.now();
+    let stamp = stamp_path(store, session);
+    let last = fs::read_to_string(&stamp).ok();
+    let last = last.and_then(|text| text.trim().parse().ok().map(UnixMillis));
+    if last.is_some_and(|last| now >= last && now.since(last) < interval) {
+        return None;
+    }
+    let tasks = query::tasks(&look(store)?, session).ok()?;
+    let (task, silent) = tasks
+        .iter()
+        .filter(|task| task.row.side == TaskSide::Ours && task.row.state == TaskState::Open)
+        .map(|task| {
+            let heard = task
+                .row
+                .said_at
+                .unwrap_or(task.row.since)
+                .max(task.row.since);
+            (task, now.since(heard))
+        })
+        .find(|(_, silent)| (interval..FORGOTTEN_MS).contains(silent))?;
+    fs::write(&stamp, now.0.to_string()).ok()?;
+    let minutes = silent / 60_000;
+    // The id is a peer's text.
+    let which = if is_plain_id(&task.task_id) {
+        format!(" (task_id \"{}\")", task.task_id)
+    } else {
+        String::new()
+    };
+    Some(json!({ "hookSpecificOutput": {
+        "hookEventName": "PostToolUse",
+        "additionalContext": format!(
+            "A task of another session{which} is open and its asker has heard nothing for \
+             {minutes} minutes. If you work on it, report with send_message, that task_id and \
+             status update, in one or two sentences; when it is done, with status result."
+        ),
+    }}))
+}
+
+/// Session ids are free text, so the name of the file is a digest of it.
+fn stamp_path(store: &Path, session: &SessionId) -> PathBuf {
+    let digest = sha256(session.as_str().as_bytes());
+    let short = digest.first_chunk::<16>().copied().unwrap_or_default();
+    let name = format!("reminded-{}", data_encoding::HEXLOWER.encode(&short));
+    store.with_file_name(name)
 }

@@ -19,7 +19,7 @@ use super::setup::{SetupArgs, SetupError};
 use super::units::duration_ms;
 use super::{logging, out, paths};
 use crate::agent::clock::{OsEntropy, random_hex};
-use crate::agent::config::{AgentConfig, RelayListError, StorePlace, parse_relays};
+use crate::agent::config::{AgentConfig, RelayListError, ShareCwd, StorePlace, parse_relays};
 use crate::agent::driver::{self, StartError};
 use crate::agent::host::HostConfig;
 use crate::agent::host::claude_hook::{self, AtLimit, Waited};
@@ -126,6 +126,17 @@ struct Common {
     #[arg(long, value_name = "TIME", env = "INTERLINK_RESIGN_AFTER", default_value = "12h", value_parser = duration_ms, global = true)]
     resign_after: u64,
 
+    /// How much of the working directory everybody may see who can ask a relay
+    #[arg(
+        long,
+        value_enum,
+        value_name = "HOW",
+        env = "INTERLINK_SHARE_CWD",
+        default_value = "basename",
+        global = true
+    )]
+    share_cwd: Share,
+
     /// The program that runs the model
     #[arg(
         long,
@@ -173,6 +184,16 @@ struct Common {
 enum StoreMode {
     Shared,
     Exclusive,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Share {
+    /// The whole path
+    Full,
+    /// Its last part
+    Basename,
+    /// Nothing, the repository's name neither
+    None,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -328,6 +349,11 @@ fn serve(common: Common, parent: Parent) -> Result<u8, McpError> {
         resign_after_ms: common.resign_after.max(1_000),
         host,
         notice_patience_ms: common.notice_patience,
+        share_cwd: match common.share_cwd {
+            Share::Full => ShareCwd::Full,
+            Share::Basename => ShareCwd::Basename,
+            Share::None => ShareCwd::None,
+        },
     };
     tracing::info!("identity {}", identity.public().fingerprint());
     let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -89,6 +89,10 @@ tables! {
     MailboxTasks = 47, "mailbox_tasks", Agent;
     /// Which `peers.json` is the identity's.
     PeersFile = 48, "peers_file", Agent;
+    /// Whose sessions there are.
+    Directory = 58, "directory", Agent;
+    /// What became of every task.
+    Tasks = 59, "tasks", Agent;
     /// How a session's host can be woken.
     Hosts = 64, "hosts", Agent;
 }

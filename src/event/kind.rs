@@ -122,6 +122,16 @@ kinds! {
     ReplayForgotten = 116, 1, "replay_forgotten", Agent;
     /// The identity's `peers.json` is another file from now on.
     PeersFileAdopted = 117, 1, "peers_file_adopted", Agent;
+    /// Sessions were seen announced by their keys.
+    SessionsSeen = 135, 1, "sessions_seen", Agent;
+    /// A peer's session said good-bye.
+    SessionClosed = 136, 1, "session_closed", Agent;
+    /// Sessions left the directory.
+    SessionsForgotten = 137, 1, "sessions_forgotten", Agent;
+    /// The reader put messages away that came too late.
+    ExpiredDismissed = 138, 1, "expired_dismissed", Agent;
+    /// What was exchanged with a key was erased.
+    PeerForgotten = 139, 1, "peer_forgotten", Agent;
     /// Something became known about a session's host.
     HostChanged = 145, 1, "host_changed", Agent;
 }

@@ -116,6 +116,12 @@ impl Snapshot {
         Ok(bytes.map_or(Seq::ZERO, |bytes| Seq(u64::from_le_bytes(bytes))))
     }
 
+    /// Whether the rows of a projection are of this version.
+    pub(super) fn is_current(&self, projection: &str, version: u16) -> Result<bool, ReadError> {
+        let key = format!("{}{projection}", layout::META_PROJECTION);
+        Ok(self.meta(&key)?.as_deref() == Some(&version.to_le_bytes()))
+    }
+
     pub(super) fn meta(&self, key: &str) -> Result<Option<Vec<u8>>, ReadError> {
         guarded(|| match self.txn.open_table(layout::META) {
             Ok(meta) => Ok(meta.get(key).map_err(engine)?.map(|v| v.value().to_vec())),

@@ -26,6 +26,9 @@ pub struct Report {
     pub bodies: u64,
     /// Bytes of bodies checked.
     pub body_bytes: u64,
+    /// Projections that another version of the program wrote, or did not know: the next open for
+    /// writing builds them, and their rows were not compared.
+    pub unbuilt: u64,
 }
 
 /// The first thing that does not fit.
@@ -150,11 +153,20 @@ pub fn verify<D: Domain>(
         let head = report.head;
         return Err(VerifyError::Applied { applied, head });
     }
-    for table in D::projections().iter().flat_map(|p| p.tables()) {
-        match compare(snapshot, &replayed, *table)? {
+    let mut tables: Vec<TableId> = vec![];
+    for projection in D::projections() {
+        // Rows of another version say nothing about the log: the next open builds them anew.
+        if snapshot.is_current(projection.name(), projection.version())? {
+            tables.extend(projection.tables());
+        } else {
+            report.unbuilt += 1;
+        }
+    }
+    for table in tables {
+        match compare(snapshot, &replayed, table)? {
             Ok(rows) => report.rows += rows,
             Err(mut difference) => {
-                difference.blame::<D>(snapshot, *table);
+                difference.blame::<D>(snapshot, table);
                 return Err(difference.into());
             }
         }

@@ -5,7 +5,7 @@
 //!
 //! - [`disk`]: [`Disk`] stands under a store in place of a file.
 //! - [`power`]: what a disk may hold after the power failed.
-//! - [`sample`], [`sample_agent`]: events and commands from a seed.
+//! - [`sample`], [`sample_agent`], [`sample_directory`]: events and commands from a seed.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -16,6 +16,7 @@ pub mod disk;
 pub mod power;
 pub mod sample;
 pub mod sample_agent;
+pub mod sample_directory;
 pub mod sample_host;
 
 use std::sync::atomic::{AtomicU64, Ordering};

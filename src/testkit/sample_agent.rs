@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::Rng;
 use super::sample::payload;
+use super::{Rng, sample_directory};
 use crate::crypto::hash::sha256;
 use crate::domain::decide::agent::{
     AgentCommand, AgentReply, Lease, QueueMessage, Receive, Reception, Window,
@@ -26,15 +26,15 @@ fn digest(rng: &mut Rng) -> [u8; 32] {
     out
 }
 
-fn key(rng: &mut Rng) -> PublicKey {
+pub(super) fn key(rng: &mut Rng) -> PublicKey {
     PublicKey::from_bytes(digest(rng))
 }
 
-fn session(rng: &mut Rng) -> SessionId {
+pub(super) fn session(rng: &mut Rng) -> SessionId {
     SessionId::parse(["s1", "s2", "\u{e9} 3"][rng.index(3)]).unwrap()
 }
 
-fn msg_id(rng: &mut Rng) -> MsgId {
+pub(super) fn msg_id(rng: &mut Rng) -> MsgId {
     MsgId::parse(&format!("{:032x}", rng.below(1000))).unwrap()
 }
 
@@ -89,7 +89,7 @@ fn change(rng: &mut Rng) -> NoticeChange {
     }
 }
 
-fn time(rng: &mut Rng) -> UnixMillis {
+pub(super) fn time(rng: &mut Rng) -> UnixMillis {
     UnixMillis(rng.next_u64())
 }
 
@@ -237,7 +237,11 @@ pub fn agent_event(kind: EventKind, rng: &mut Rng) -> Option<AgentEvent> {
             let session = session(rng);
             AgentEvent::HostChanged(super::sample_host::host_changed(rng, session))
         }
-        kind => return outbox_event(kind, rng).or_else(|| mailbox_event(kind, rng)),
+        kind => {
+            return outbox_event(kind, rng)
+                .or_else(|| mailbox_event(kind, rng))
+                .or_else(|| sample_directory::event(kind, rng));
+        }
     })
 }
 

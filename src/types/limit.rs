@@ -192,3 +192,38 @@ pub const NOTICE_UNPROVEN_MS: u64 = 60_000;
 
 /// Waits in milliseconds between failed or unfinished hand-offs of a notice; the last one repeats.
 pub const NOTICE_RETRY_MS: [u64; 5] = [30_000, 60_000, 120_000, 240_000, 300_000];
+
+/// Age in milliseconds of an announcement below which its session counts as live. Given by the
+/// wire.
+pub const LIVE_MS: u64 = 90_000;
+
+/// How far the clocks of two machines may differ before a signed time counts against a session, in
+/// milliseconds. For that long after its end a replayed announcement can still look fresh to
+/// somebody who never saw it before.
+pub const CLOCK_SLACK_MS: u64 = 120_000;
+
+/// How often the newest announcement of a session that stays live is recorded, in milliseconds.
+pub const SIGHTING_REFRESH_MS: u64 = 600_000;
+
+/// Sessions in the directory of an identity; the one that was not seen or used for longest gives
+/// way.
+pub const MAX_DIRECTORY_SESSIONS: usize = 4096;
+
+/// Sessions in the directory that one key owns, so that one peer cannot push out the others'.
+pub const MAX_DIRECTORY_PER_KEY: usize = 256;
+
+/// Keys that are remembered as claiming one session id.
+pub const MAX_CLAIMANTS: usize = 8;
+
+/// Sightings in one record, and session ids in one that forgets them.
+pub const MAX_SIGHTINGS_PER_RECORD: usize = 256;
+
+/// Age in milliseconds at which a session that was neither seen nor written to leaves the
+/// directory: 90 days.
+pub const DIRECTORY_RETENTION_MS: u64 = 90 * 86_400_000;
+
+/// Tasks of one session that are remembered; ended ones give way first.
+pub const MAX_TASKS_PER_SESSION: usize = 512;
+
+/// Rows that one record of forgetting a peer erases.
+pub const MAX_ERASED_PER_RECORD: usize = 2048;

@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::{Value, json};
 
 use crate::http::Bus;
-use crate::mcp_support::{Home, friends};
+use crate::mcp_support::{Home, eventually, friends};
 
 fn interlink(home: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_interlink-mcp"));
@@ -231,7 +231,14 @@ fn the_doctor_reads_the_relays_clock() {
 }
 
 fn stop_hook(home: &Home, program: &Path, input: &Value) -> Output {
-    let mut command = Command::new(program);
+    answer(home, Command::new(program), input)
+}
+
+fn answer(home: &Home, mut command: Command, input: &Value) -> Output {
+    let kept: Vec<_> = command
+        .get_envs()
+        .filter_map(|(k, v)| Some((k.to_owned(), v?.to_owned())))
+        .collect();
     command
         .env_clear()
         .env("PATH", "/usr/bin:/bin")
@@ -239,6 +246,7 @@ fn stop_hook(home: &Home, program: &Path, input: &Value) -> Output {
         .env("HOME", home.path())
         .env("XDG_STATE_HOME", home.path().join("state"))
         .env("INTERLINK_KEY", home.path().join("id.key"))
+        .envs(kept)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
@@ -287,6 +295,48 @@ fn a_stop_hook_holds_a_turn_up_once_and_never_gets_in_the_way() {
     bob.acknowledge(&mail);
     let output = stop_hook(&b, &script, &input("sb", false));
     assert!(output.stdout.is_empty(), "{output:?}");
+}
+
+#[test]
+fn a_model_that_works_on_a_task_is_reminded_of_a_report_and_nobody_else_is() {
+    let bus = Bus::start();
+    let url = format!("http://{}", bus.addr);
+    let (a, b) = friends();
+    let (mut alice, mut bob) = (a.start(&url, "sa"), b.start(&url, "sb"));
+    let progress = |session: &str, interval: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_interlink-mcp"));
+        command
+            .args(["hook", "progress"])
+            .env("INTERLINK_PROGRESS_INTERVAL", interval);
+        let input = json!({ "session_id": session, "tool_name": "Bash", "tool_response": "x" });
+        let output = answer(&b, command, &input);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let ask = |task: &str| json!({ "to": "b", "session": "sb", "text": "do", "task_id": task });
+    alice.call("send_message", &ask("t-1"));
+    let mail = bob.inbox_of(1);
+    bob.acknowledge(&mail);
+    assert_eq!(progress("sb", "3600"), "", "not yet");
+    for never in ["0", "-1", "NaN", "soon"] {
+        assert_eq!(progress("sb", never), "", "{never}");
+    }
+    assert_eq!(progress("other", "0.001"), "");
+    let said = eventually("a reminder", || {
+        Some(progress("sb", "0.001")).filter(|said| !said.is_empty())
+    });
+    let said: Value = serde_json::from_str(&said).unwrap();
+    let output = &said["hookSpecificOutput"];
+    assert_eq!(output["hookEventName"], "PostToolUse");
+    let text = output["additionalContext"].as_str().unwrap();
+    assert!(text.contains("\"t-1\""), "{text}");
+    assert_eq!(progress("sb", "3600"), "", "once an interval");
+    let sender = mail[0]["reply_session"].as_str().unwrap();
+    let done = json!({
+        "to": "a", "session": sender, "text": "done", "task_id": "t-1", "status": "result",
+    });
+    bob.call("send_message", &done);
+    assert_eq!(progress("sb", "0.001"), "", "ended");
 }
 
 #[test]

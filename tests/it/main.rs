@@ -49,6 +49,8 @@ mod keygen;
 ))]
 mod kill;
 mod lexer;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod mcp_discover;
 #[cfg(all(
     unix,
     feature = "agent",
@@ -71,12 +73,20 @@ mod mcp_protocol;
 mod mcp_public;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod mcp_support;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod mcp_tasks;
 #[cfg(feature = "testkit")]
 mod model_queue;
 #[cfg(feature = "testkit")]
 mod multiprocess;
+#[cfg(all(feature = "agent", feature = "bus", feature = "testkit"))]
+mod parsers;
 #[cfg(feature = "testkit")]
 mod power_cut;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod relay_client;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod relays;
 #[cfg(feature = "testkit")]
 mod schema_sync;
 #[cfg(feature = "identity")]

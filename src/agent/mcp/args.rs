@@ -93,6 +93,34 @@ pub struct SetSummary {
     pub summary: String,
 }
 
+/// `discover`
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+pub struct Discover {
+    /// Only who is called so: a peer's local name, a public key, its first 8 characters, or the name
+    /// that an identity gives itself. Without it everybody is shown.
+    pub peer: Option<String>,
+}
+
+/// `cancel_task`
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct CancelTask {
+    /// Who works on it: a peer's name, a public key, `self`, or a full session id.
+    pub to: String,
+    /// The task.
+    pub task_id: String,
+    /// Why, in words.
+    pub reason: Option<String>,
+    /// The recipient's session. Without it the session that the task is at.
+    pub session: Option<String>,
+}
+
+/// `list_tasks`
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+pub struct ListTasks {
+    /// Show ended tasks too. Default false.
+    pub all: Option<bool>,
+}
+
 /// Tools without parameters.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 pub struct Nothing {}

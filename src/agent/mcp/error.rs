@@ -20,6 +20,9 @@ pub enum ToolError {
     /// The caller has to ask otherwise.
     #[error("{0}")]
     Invalid(String),
+    /// What was asked for cannot be had now; a result that says so.
+    #[error("{0}")]
+    Failed(String),
     /// Something of this machine is in the way.
     #[error("local state: {0}")]
     Local(String),
@@ -29,7 +32,7 @@ impl From<ToolError> for ErrorData {
     fn from(e: ToolError) -> ErrorData {
         let code = match e {
             ToolError::Invalid(_) => ErrorCode::INVALID_PARAMS,
-            ToolError::Local(_) => ErrorCode::INTERNAL_ERROR,
+            ToolError::Failed(_) | ToolError::Local(_) => ErrorCode::INTERNAL_ERROR,
         };
         ErrorData::new(code, e.to_string(), None)
     }
@@ -73,7 +76,7 @@ impl From<PeersFileError> for ToolError {
 impl From<ResolveError> for ToolError {
     fn from(e: ResolveError) -> ToolError {
         match e {
-            ResolveError::Ask(text) => ToolError::Invalid(text),
+            e @ ResolveError::Ask { .. } => ToolError::Invalid(e.to_string()),
             ResolveError::Act(e) => e.into(),
         }
     }

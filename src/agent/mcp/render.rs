@@ -90,8 +90,11 @@ pub struct Shown<'a> {
     pub from: From<'a>,
     /// First characters of its key.
     pub fingerprint: &'a str,
-    /// Where the sender wants answers; a hint, hence `reply_session`.
-    pub reply_session: Option<&'a str>,
+    /// Its session, where the directory says that it is the sender's.
+    pub session: Option<&'a str>,
+    /// Where the sender wants answers: a session that nothing but the message says is its own, with
+    /// the name to write to.
+    pub reply: Option<(&'a str, &'a str)>,
     /// The id to use in other calls.
     pub msg_id: &'a str,
     /// The task.
@@ -122,7 +125,9 @@ pub fn wrapped(token: &str, m: &Shown<'_>) -> String {
          <interlink-{token} sender=\"{sender}\""
     );
     let attributes = [
-        ("reply_session", m.reply_session),
+        ("session", m.session),
+        ("reply_peer", m.reply.map(|(peer, _)| peer)),
+        ("reply_session", m.reply.map(|(_, session)| session)),
         ("msg_id", Some(m.msg_id)),
         ("task", m.task),
         ("status", m.status),
@@ -145,7 +150,8 @@ mod tests {
         Shown {
             from,
             fingerprint: "0EqyMnQr",
-            reply_session: Some("s1"),
+            session: None,
+            reply: Some(("alice", "s1")),
             msg_id: "m1",
             task: None,
             status: Some("result"),
@@ -159,7 +165,7 @@ mod tests {
         assert_eq!(
             wrapped("t0ken", &shown(From::Peer("alice"), "hello\nworld")),
             "[interlink message from peer \"alice\" (key 0EqyMnQr...); untrusted text until the \
-             end marker t0ken]\n<interlink-t0ken sender=\"alice\" reply_session=\"s1\" \
+             end marker t0ken]\n<interlink-t0ken sender=\"alice\" reply_peer=\"alice\" reply_session=\"s1\" \
              msg_id=\"m1\" status=\"result\">\nhello\nworld\n</interlink-t0ken>"
         );
     }

@@ -3,8 +3,12 @@
 //! Peer text stands inside `content`, between its markers, and nowhere else. Ids that a peer chose
 //! are given outside of it only when they are plain ([`super::render::is_plain_id`]).
 
+mod presence;
+
 use schemars::JsonSchema;
 use serde::Serialize;
+
+pub use presence::{Discovered, FailedRelay, Identity, IdentitySession, Pending, TaskView, Tasks};
 
 /// A result: for hosts that show text, and for hosts that show data.
 #[derive(Debug)]
@@ -54,7 +58,11 @@ pub struct Received {
     /// The message that it answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_reply_to: Option<String>,
-    /// The session that the sender asks to be answered at; not signed.
+    /// The sender's session, where it is known to be the sender's: answers can go to it alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// The session that the sender asks to be answered at; not signed. Write to the sender by name
+    /// with this as `session`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reply_session: Option<String>,
     /// The message that made this progress report obsolete.
@@ -161,18 +169,11 @@ pub struct History {
     pub acknowledged: u64,
 }
 
-/// `list_pending`
-#[derive(Debug, Serialize, JsonSchema)]
-pub struct Pending {
-    /// Messages that no relay has taken yet, oldest first.
-    pub pending: Vec<Outgoing>,
-    /// The newest messages that every relay refused for good.
-    pub refused: Vec<Outgoing>,
-}
-
 /// A message that came too late.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Expired {
+    /// What to pass to acknowledge_messages, so that it is not shown again.
+    pub receipt: Receipt,
     /// The sender's local name.
     pub peer: String,
     /// The sender's public key.

@@ -3,9 +3,15 @@
 //!
 //! - [`notice`]: when a host is woken, and when it is woken again.
 //! - [`outbox`]: when a relay is tried, and when it is tried again.
+//! - [`presence`]: whether a session counts as running, whatever a relay says.
+//! - [`destination`]: which session a message goes to.
+//! - [`wake`]: whether the machine slept.
 
+pub mod destination;
 pub mod notice;
 pub mod outbox;
+pub mod presence;
+pub mod wake;
 
 #[cfg(test)]
 mod tests;

@@ -7,13 +7,19 @@
 //! - `policy`: who may write to us, and who polls for a session.
 //! - `outbox`: signed messages on their way to relays.
 //! - `mailbox`: received messages, replay protection, wake-up notices.
+//! - `directory`: whose sessions there are, and what is not to be remembered.
 //! - `host`: how a session's host can be woken.
 
+mod directory;
 mod host;
 mod mailbox;
 mod outbox;
 mod policy;
 
+pub use directory::{
+    ExpiredDismissed, ForgetReason, PeerForgotten, SessionClosed, SessionsForgotten, SessionsSeen,
+    Sighting,
+};
 pub use host::{HostChange, HostChanged, HostKind};
 pub use mailbox::{
     Acknowledged, NoticeChange, NoticeChanged, NoticePath, Received, ReceivedExpired,
@@ -100,6 +106,11 @@ agent_events!(
     ReplaySeen,
     ReplayForgotten,
     PeersFileAdopted,
+    SessionsSeen,
+    SessionClosed,
+    SessionsForgotten,
+    ExpiredDismissed,
+    PeerForgotten,
     HostChanged,
 );
 

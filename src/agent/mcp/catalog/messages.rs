@@ -3,7 +3,7 @@
 use rmcp::model::Tool;
 
 use super::{Call, Effect, Hint, Outcome, describe, run};
-use crate::agent::mcp::tool::{inbox, send};
+use crate::agent::mcp::tool::{inbox, pending, send};
 use crate::agent::mcp::{args, reply};
 
 pub(super) fn tools() -> Vec<Tool> {
@@ -52,8 +52,8 @@ pub(super) fn tools() -> Vec<Tool> {
         describe::<args::Nothing, reply::Pending>(
             "list_pending",
             "List unsent messages",
-            "List messages of this session that no relay has taken yet, and those that every relay \
-             refused.",
+            "List messages of this session that no relay has taken yet, those that every relay \
+             refused or that pushed older mail out, and mail that came too late.",
             Effect::Reads,
             Hint::None,
         ),
@@ -66,7 +66,7 @@ pub(super) async fn call(call: &Call<'_>) -> Outcome {
         "send_message" => run(call, |a| send::send_message(core, a)).await,
         "message_status" => run(call, |a| send::message_status(core, a)).await,
         "conversation_history" => run(call, |a| send::conversation_history(core, a)).await,
-        "list_pending" => run(call, |a| send::list_pending(core, a)).await,
+        "list_pending" => run(call, |a| pending::list_pending(core, a)).await,
         "receive_messages" => run(call, |a| inbox::receive_messages(core, a)).await,
         "acknowledge_messages" => run(call, |a| inbox::acknowledge_messages(core, a)).await,
         _ => return None,

@@ -5,6 +5,7 @@ mod hosts;
 mod messages;
 mod peers;
 mod sessions;
+mod tasks;
 
 use std::sync::Arc;
 
@@ -48,6 +49,7 @@ pub fn tools() -> Vec<Tool> {
     let mut tools = messages::tools();
     tools.extend(peers::tools());
     tools.extend(sessions::tools());
+    tools.extend(tasks::tools());
     tools.extend(hosts::tools());
     tools.sort_by(|a, b| a.name.cmp(&b.name));
     tools
@@ -68,6 +70,9 @@ pub async fn call(call: Call<'_>) -> Result<CallToolResult, ErrorData> {
     if let Some(done) = sessions::call(&call).await {
         return done;
     }
+    if let Some(done) = tasks::call(&call).await {
+        return done;
+    }
     if let Some(done) = hosts::call(&call).await {
         return done;
     }
@@ -80,6 +85,8 @@ pub async fn call(call: Call<'_>) -> Result<CallToolResult, ErrorData> {
 pub(super) enum Effect {
     /// Looks only.
     Reads,
+    /// Looks only, at what others publish.
+    Asks,
     /// Changes this session's own books; saying it twice is saying it once.
     Books,
     /// As `Books`, possibly after a look: shows and may acknowledge.
@@ -107,6 +114,7 @@ impl Effect {
         };
         match self {
             Effect::Reads => set(true, false, true, false),
+            Effect::Asks => set(true, false, true, true),
             Effect::Books | Effect::ReadsAndBooks => set(false, false, true, false),
             Effect::Sends => set(false, false, false, true),
             Effect::Publishes | Effect::Admits => set(false, false, true, true),
@@ -170,7 +178,12 @@ where
             return Ok(CallToolResult::error(vec![ContentBlock::text(text)]));
         }
     };
-    let answer = f(args).await?;
+    let answer = match f(args).await {
+        Err(ToolError::Failed(text)) => {
+            return Ok(CallToolResult::error(vec![ContentBlock::text(text)]));
+        }
+        answer => answer?,
+    };
     let data = serde_json::to_value(&answer.data)
         .map_err(|e| ToolError::Local(format!("the answer cannot be written: {e}")))?;
     let mut result = CallToolResult::success(vec![ContentBlock::text(answer.text)]);
@@ -185,7 +198,7 @@ mod tests {
     #[test]
     fn every_tool_is_described_typed_and_annotated() {
         let tools = tools();
-        assert_eq!(tools.len(), 17);
+        assert_eq!(tools.len(), 20);
         for tool in &tools {
             let text = serde_json::to_string(tool).unwrap();
             for odd in ["\"null\"", "$ref", "$schema", "uint"] {

@@ -1,12 +1,15 @@
 //! `receive_messages`, `acknowledge_messages`.
 
+use std::sync::Arc;
+
 use super::view::{Meant, letter, meant, received, received_text};
 use crate::agent::core::Core;
 use crate::agent::lease::Right;
 use crate::agent::mcp::args;
 use crate::agent::mcp::error::ToolError;
 use crate::agent::mcp::render;
-use crate::agent::mcp::reply::{Acknowledged, Answer, Expired, Inbox, Notice};
+use crate::agent::mcp::reply::{Acknowledged, Answer, Expired, Inbox, Notice, Receipt};
+use crate::agent::roster;
 use crate::domain::decide::agent::{AgentCommand, AgentReply};
 use crate::domain::projection::agent::{ExpiredRow, NoticeRow};
 use crate::domain::query::agent as query;
@@ -40,11 +43,12 @@ pub(super) fn limit(limit: Option<u32>) -> Result<usize, ToolError> {
 ///
 /// [`ToolError`].
 pub async fn receive_messages(
-    core: &Core,
+    core: &Arc<Core>,
     a: args::ReceiveMessages,
 ) -> Result<Answer<Inbox>, ToolError> {
     let limit = limit(a.limit)?;
     observe(core, a.notification_id, a.reset_notification == Some(true)).await?;
+    learn_owners(core, limit).await?;
     let session = core.session.clone();
     let (letters, totals, expired, notice) = core
         .ledger
@@ -87,6 +91,29 @@ pub async fn receive_messages(
     })
 }
 
+/// Looks for the owners of the sessions that unread messages name, where they are not known.
+async fn learn_owners(core: &Arc<Core>, limit: usize) -> Result<(), ToolError> {
+    let session = core.session.clone();
+    let hints = core
+        .ledger
+        .read(move |s| {
+            let mut hints = vec![];
+            for mail in query::unread(s, &session, limit)? {
+                if let Some(hint) = super::view::hint(&mail)
+                    && query::directory_entry(s, hint)?.is_none()
+                {
+                    hints.push((mail.row.from, hint.clone()));
+                }
+            }
+            Ok(hints)
+        })
+        .await?;
+    if !hints.is_empty() {
+        roster::learn(core, hints).await;
+    }
+    Ok(())
+}
+
 /// The newest of what came too late from whom `wanted` names.
 pub(super) fn expired_view(
     rows: &[ExpiredRow],
@@ -97,6 +124,14 @@ pub(super) fn expired_view(
         .filter(|row| wanted(&row.from))
         .take(EXPIRED_SHOWN)
         .map(|row| Expired {
+            receipt: Receipt {
+                sender: row.from.to_string(),
+                msg_id: if render::is_plain_id(row.msg_id.as_str()) {
+                    row.msg_id.to_string()
+                } else {
+                    format!("seq:{}", row.seq)
+                },
+            },
             peer: render::label(&row.label),
             sender: row.from.to_string(),
             signed_at_ms: row.ts.0,
@@ -106,8 +141,10 @@ pub(super) fn expired_view(
 
 pub(super) fn expired_text(e: &Expired) -> String {
     format!(
-        "[expired] a message from \"{}\" ({}) came too late to be read",
-        e.peer, e.sender
+        "[expired] a message from \"{}\" ({}) came too late to be read. Receipt: {}",
+        e.peer,
+        e.sender,
+        serde_json::to_string(&e.receipt).unwrap_or_default()
     )
 }
 
@@ -193,12 +230,21 @@ pub async fn acknowledge_messages(
         match meant(&receipt.msg_id)? {
             Meant::Id(id) => items.push((sender, id)),
             Meant::Seq(seq) => {
-                let mail = core
+                let session = core.session.clone();
+                let found = core
                     .ledger
-                    .read(move |s| Ok(query::mail_at(s, seq)?))
+                    .read(move |s| {
+                        let mail = query::mail_at(s, seq)?
+                            .filter(|m| m.row.session == session && m.row.from == sender)
+                            .map(|m| m.row.msg_id);
+                        let late = query::expired(s, Some(&session))?
+                            .into_iter()
+                            .find(|row| row.seq == seq && row.from == sender)
+                            .map(|row| row.msg_id);
+                        Ok(mail.or(late))
+                    })
                     .await?;
-                let mail = mail.filter(|m| m.row.session == core.session && m.row.from == sender);
-                items.extend(mail.map(|m| (sender, m.row.msg_id)));
+                items.extend(found.map(|msg_id| (sender, msg_id)));
             }
         }
     }

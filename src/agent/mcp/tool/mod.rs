@@ -1,8 +1,11 @@
 //! The tools, by area. Each is one function: arguments in, [`Answer`](super::reply::Answer) out.
 
+pub mod discover;
 pub mod host;
 pub mod inbox;
 pub mod peer;
+pub mod pending;
 pub mod send;
 pub mod session;
+pub mod task;
 mod view;

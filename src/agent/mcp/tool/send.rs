@@ -1,31 +1,29 @@
-//! `send_message`, `message_status`, `conversation_history`, `list_pending`.
+//! `send_message`, `message_status`, `conversation_history`.
 
-use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use super::view::{
-    Letter, Meant, letter, meant, outgoing, outgoing_text, received, received_text, text_at,
+    Letter as Shown, Meant, letter, meant, outgoing, outgoing_text, received, received_text,
+    text_at,
 };
 use crate::agent::core::Core;
-use crate::agent::directory::{Destination, Presence, Who, resolve};
+use crate::agent::directory::{Address, Presence, Who, resolve};
 use crate::agent::mcp::args;
 use crate::agent::mcp::error::ToolError;
 use crate::agent::mcp::render;
-use crate::agent::mcp::reply::{Answer, History, Line, Pending, Queued, Status};
+use crate::agent::mcp::reply::{Answer, History, Line, Queued, Status};
 use crate::agent::poll::mail_status;
 use crate::crypto::hash::sha256;
 use crate::domain::decide::agent::{AgentCommand, AgentReply, QueueMessage};
-use crate::domain::projection::agent::{OutboxRow, Sent};
+use crate::domain::machine::destination::Destination;
+use crate::domain::machine::presence::age_text;
+use crate::domain::projection::agent::{Sent, TaskState};
 use crate::domain::query::agent::{self as query, Line as Row, MailState, OutMail, With};
-use crate::domain::tables::{TableId, scan_rows};
 use crate::event::agent::MailKind;
-use crate::types::id::MsgId;
+use crate::types::id::{MsgId, PublicKey};
 use crate::types::limit::{MAX_MESSAGE_BYTES, MAX_TASK_ID_BYTES};
-use crate::types::seq::Seq;
 use crate::types::time::Clock as _;
 use crate::wire::envelope::{Draft, Message, MessageKind, TaskStatus};
-
-/// Sent messages that `list_pending` shows of each sort.
-const LISTED: usize = 50;
 
 fn invalid<T>(text: impl Into<String>) -> Result<T, ToolError> {
     Err(ToolError::Invalid(text.into()))
@@ -55,45 +53,87 @@ fn too_long(bytes: usize) -> ToolError {
     ))
 }
 
+/// A message to be sent, as a tool got it.
+pub(super) struct Letter {
+    pub(super) to: String,
+    pub(super) session: Option<String>,
+    pub(super) text: String,
+    pub(super) task_id: Option<String>,
+    pub(super) status: Option<TaskStatus>,
+    pub(super) in_reply_to: Option<MsgId>,
+}
+
 /// Signs a message and puts it into the outbox; durable when this returns.
 ///
 /// # Errors
 ///
 /// [`ToolError`].
-pub async fn send_message(core: &Core, a: args::SendMessage) -> Result<Answer<Queued>, ToolError> {
-    if a.text.len() > MAX_MESSAGE_BYTES {
-        return Err(too_long(a.text.len()));
-    }
-    let status = parse_status(a.status.as_deref())?;
-    let task_id = a.task_id.filter(|t| !t.trim().is_empty());
-    if let Some(id) = &task_id
-        && id.len() > MAX_TASK_ID_BYTES
-    {
-        return invalid(format!("`task_id` has at most {MAX_TASK_ID_BYTES} bytes"));
-    }
-    let in_reply_to = match a
-        .in_reply_to
-        .as_deref()
-        .map(str::trim)
-        .filter(|t| !t.is_empty())
-    {
+pub async fn send_message(
+    core: &Arc<Core>,
+    a: args::SendMessage,
+) -> Result<Answer<Queued>, ToolError> {
+    let in_reply_to = match a.in_reply_to.as_deref().map(str::trim) {
+        Some("") => return invalid("`in_reply_to` is empty: leave it out, or name a message"),
         Some(text) => Some(real_id(core, text).await?),
         None => None,
     };
+    let letter = Letter {
+        to: a.to,
+        session: a.session,
+        text: a.text,
+        status: parse_status(a.status.as_deref())?,
+        task_id: task_id(a.task_id)?,
+        in_reply_to,
+    };
+    post(core, letter).await
+}
+
+/// Checks a task id. Signatures do not tell an empty one from none, so none it is.
+///
+/// # Errors
+///
+/// [`ToolError::Invalid`].
+pub(super) fn task_id(text: Option<String>) -> Result<Option<String>, ToolError> {
+    match text {
+        Some(id) if id.trim().is_empty() => {
+            invalid("`task_id` is empty: leave it out, or name a task")
+        }
+        Some(id) if id.len() > MAX_TASK_ID_BYTES => {
+            invalid(format!("`task_id` has at most {MAX_TASK_ID_BYTES} bytes"))
+        }
+        id => Ok(id),
+    }
+}
+
+/// Signs a message and puts it into the outbox; durable when this returns.
+///
+/// # Errors
+///
+/// [`ToolError`].
+pub(super) async fn post(core: &Arc<Core>, letter: Letter) -> Result<Answer<Queued>, ToolError> {
+    if letter.text.len() > MAX_MESSAGE_BYTES {
+        return Err(too_long(letter.text.len()));
+    }
     let lease = core.await_lease().await?;
     core.peers.ensure(&core.ledger).await?;
-    let to = resolve(core, &a.to, a.session.as_deref()).await?;
+    let address = Address {
+        to: &letter.to,
+        session: letter.session.as_deref(),
+        task_id: letter.task_id.as_deref(),
+    };
+    let to = resolve(core, address).await?;
+    let ended = ended(core, to.key, letter.task_id.clone()).await?;
     let now = core.clock.now();
     let msg_id = MsgId::new_random(&core.entropy).map_err(|e| ToolError::Local(e.to_string()))?;
     let draft = Draft {
         to: to.key,
-        text: a.text,
+        text: letter.text,
         ts: now,
         msg_id: msg_id.clone(),
         kind: MessageKind::Message,
-        task_id: task_id.clone(),
-        status,
-        in_reply_to: in_reply_to.clone(),
+        task_id: letter.task_id.clone(),
+        status: letter.status,
+        in_reply_to: letter.in_reply_to.clone(),
         reply_to: Some(core.route()),
     };
     let message = Message::sign(&core.identity, draft);
@@ -107,9 +147,9 @@ pub async fn send_message(core: &Core, a: args::SendMessage) -> Result<Answer<Qu
         to: to.key,
         to_session: to.session.clone(),
         kind: MailKind::Message,
-        task_id: task_id.clone(),
-        status: status.map(mail_status),
-        in_reply_to,
+        task_id: letter.task_id.clone(),
+        status: letter.status.map(mail_status),
+        in_reply_to: letter.in_reply_to,
         ts: now,
         sha256: sha256(&body),
         body: body.into(),
@@ -121,9 +161,29 @@ pub async fn send_message(core: &Core, a: args::SendMessage) -> Result<Answer<Qu
         now,
     });
     match core.submit(command).await? {
-        AgentReply::Queued { .. } => Ok(queued(&to, &msg_id, task_id.as_deref(), status)),
+        AgentReply::Queued { .. } => {
+            let task = letter.task_id.as_deref();
+            Ok(queued(&to, &msg_id, task, letter.status, ended))
+        }
         reply => Err(ToolError::Local(format!("unexpected answer: {reply:?}"))),
     }
+}
+
+/// How a task ended, if it did before this message.
+async fn ended(
+    core: &Core,
+    peer: PublicKey,
+    task_id: Option<String>,
+) -> Result<Option<TaskState>, ToolError> {
+    let Some(task_id) = task_id else {
+        return Ok(None);
+    };
+    let own = core.session.clone();
+    let row = core
+        .ledger
+        .read(move |s| Ok(query::task(s, &own, &peer, &task_id)?))
+        .await?;
+    Ok(row.map(|row| row.state).filter(|state| state.is_final()))
 }
 
 /// The sender's id for what a tool showed as an id.
@@ -148,10 +208,17 @@ fn queued(
     msg_id: &MsgId,
     task: Option<&str>,
     status: Option<TaskStatus>,
+    ended: Option<TaskState>,
 ) -> Answer<Queued> {
-    let (presence, mut note) = presence_text(to.presence);
+    let mut note = presence_text(to.presence);
     if status == Some(TaskStatus::Update) {
         note.push_str(" An update wakes nobody, and a newer one replaces it.");
+    }
+    if let Some(state) = ended {
+        note.push_str(&format!(
+            " The task had ended before ({}) and stays so; new work needs a new task_id.",
+            state.name()
+        ));
     }
     let peer = match &to.who {
         Who::Peer(name) => render::label(name),
@@ -170,40 +237,26 @@ fn queued(
             session,
             peer,
             key: to.key.to_string(),
-            presence: presence.to_owned(),
+            presence: to.presence.name().to_owned(),
             note,
         },
     }
 }
 
-fn presence_text(presence: Presence) -> (&'static str, String) {
+fn presence_text(presence: Presence) -> String {
     match presence {
-        Presence::Live => ("live", "It is live; delivering.".to_owned()),
-        Presence::Away { age_ms } => (
-            "away",
-            format!(
-                "It was last seen {} ago; the message waits for it.",
-                age_text(age_ms)
-            ),
+        Presence::Live { .. } => "It is live; delivering.".to_owned(),
+        Presence::Away { age_ms } => format!(
+            "It was last seen {} ago; the message waits for it.",
+            age_text(age_ms)
         ),
-        Presence::Gone => (
-            "gone",
-            "No relay shows that session; the message waits for it.".to_owned(),
-        ),
-        Presence::Unknown => (
-            "unknown",
-            "No relay answers now; the message is sent as soon as one does.".to_owned(),
-        ),
-    }
-}
-
-fn age_text(ms: u64) -> String {
-    let s = ms / 1000;
-    match s {
-        0..90 => format!("{s} s"),
-        90..5_400 => format!("{} min", s / 60),
-        5_400..172_800 => format!("{} h", s / 3600),
-        _ => format!("{} days", s / 86_400),
+        Presence::Closed => {
+            "It has said good-bye; the message waits in case it comes back.".to_owned()
+        }
+        Presence::Gone => "No relay shows that session; the message waits for it.".to_owned(),
+        Presence::Unknown => {
+            "No relay answers now; the message is sent as soon as one does.".to_owned()
+        }
     }
 }
 
@@ -287,7 +340,7 @@ pub async fn message_status(
 
 /// One line of a conversation with its text.
 enum Entry {
-    In(Letter),
+    In(Shown),
     Out(OutMail, Option<String>),
 }
 
@@ -297,7 +350,7 @@ enum Entry {
 ///
 /// [`ToolError`].
 pub async fn conversation_history(
-    core: &Core,
+    core: &Arc<Core>,
     a: args::ConversationHistory,
 ) -> Result<Answer<History>, ToolError> {
     let limit = super::inbox::limit(a.limit)?;
@@ -374,7 +427,7 @@ pub async fn conversation_history(
 }
 
 /// Whose conversation is meant: a name, a key, `self`, or a session that wrote or was written to.
-async fn partner(core: &Core, peer: &str) -> Result<Vec<With>, ToolError> {
+async fn partner(core: &Arc<Core>, peer: &str) -> Result<Vec<With>, ToolError> {
     let peer = peer.trim().to_owned();
     if peer.is_empty() {
         return invalid("`peer` is empty: name a peer or a full session id");
@@ -399,57 +452,14 @@ async fn partner(core: &Core, peer: &str) -> Result<Vec<With>, ToolError> {
     if let Ok(key) = peer.parse() {
         return Ok(vec![With { key, session: None }]);
     }
-    let to = resolve(core, &peer, None).await?;
+    let address = Address {
+        to: &peer,
+        session: None,
+        task_id: None,
+    };
+    let to = resolve(core, address).await?;
     Ok(vec![With {
         key: to.key,
         session: Some(to.session),
     }])
-}
-
-/// Lists what no relay has taken yet, and what every relay refused.
-///
-/// # Errors
-///
-/// [`ToolError`].
-pub async fn list_pending(core: &Core, _: args::Nothing) -> Result<Answer<Pending>, ToolError> {
-    let session = core.session.clone();
-    let (open, refused, peers) = core
-        .ledger
-        .read(move |s| {
-            let open = query::outbox_open(s, Some(&session), LISTED)?;
-            let mut refused = vec![];
-            scan_rows::<OutboxRow>(s, TableId::Outbox, &[], |key, row| {
-                if row.session == session && row.sent() == Sent::Refused {
-                    let seq = Seq::from_key(key).unwrap_or_default();
-                    refused.push(OutMail { seq, row });
-                    if refused.len() > LISTED {
-                        refused.remove(0);
-                    }
-                }
-                Ok(ControlFlow::Continue(()))
-            })?;
-            Ok((open, refused, query::peers(s)?))
-        })
-        .await?;
-    let view = |list: &[OutMail]| {
-        list.iter()
-            .map(|out| outgoing(core, &peers, out, None))
-            .collect::<Vec<_>>()
-    };
-    let data = Pending {
-        pending: view(&open),
-        refused: view(&refused),
-    };
-    let mut lines: Vec<String> = data.pending.iter().map(outgoing_text).collect();
-    if lines.is_empty() {
-        lines.push("Nothing is pending.".to_owned());
-    }
-    if !data.refused.is_empty() {
-        lines.push("Refused for good:".to_owned());
-        lines.extend(data.refused.iter().map(outgoing_text));
-    }
-    Ok(Answer {
-        text: lines.join("\n"),
-        data,
-    })
 }

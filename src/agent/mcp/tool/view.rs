@@ -5,10 +5,11 @@ use crate::agent::core::Core;
 use crate::agent::mcp::error::ToolError;
 use crate::agent::mcp::render::{self, From as ShownFrom, Shown};
 use crate::agent::mcp::reply::{Outgoing, Receipt, Received, RelayState as ShownRelay};
+use crate::domain::machine::destination::Owner;
 use crate::domain::projection::agent::{NoticeRow, RelayState, Sent};
 use crate::domain::query::agent::{Mail, MailState, OutMail, Peer, mail_state};
 use crate::store::{ReadError, Snapshot};
-use crate::types::id::{MsgId, PublicKey};
+use crate::types::id::{MsgId, PublicKey, SessionId};
 use crate::types::seq::Seq;
 use crate::wire::envelope::Message;
 
@@ -19,6 +20,8 @@ pub(super) struct Letter {
     pub(super) state: MailState,
     superseded_by: Option<String>,
     text: Option<String>,
+    /// Whether the session that it asks to be answered at is its sender's.
+    owned: bool,
 }
 
 /// Reads a received message.
@@ -32,12 +35,31 @@ pub(super) fn letter(
         None => None,
     };
     let text = text_at(s, mail.seq)?;
+    let owned = match hint(&mail) {
+        Some(session) => owns(s, &mail.row.from, session)?,
+        None => false,
+    };
     Ok(Letter {
         state: mail_state(&mail, notice),
         mail,
         superseded_by,
         text,
+        owned,
     })
+}
+
+/// The session that a message asks to be answered at.
+pub(super) fn hint(mail: &Mail) -> Option<&SessionId> {
+    let route = mail.row.reply_to.as_ref();
+    route
+        .filter(|route| route.key == mail.row.from)
+        .and_then(|route| route.session.as_ref())
+}
+
+/// Whether a session is known to be a key's: it was the first to announce it, under its signature.
+pub(super) fn owns(s: &Snapshot, key: &PublicKey, session: &SessionId) -> Result<bool, ReadError> {
+    let known = crate::domain::query::agent::directory_entry(s, session)?;
+    Ok(known.is_some_and(|row| row.owner() == Owner::One(*key)))
 }
 
 /// The text of the message at a position of the bodies.
@@ -88,7 +110,12 @@ pub(super) fn received(core: &Core, letter: &Letter) -> Result<Received, ToolErr
     let token = random_hex::<8>(&core.entropy).map_err(|e| ToolError::Local(e.to_string()))?;
     let id = shown_id(&letter.mail);
     let fingerprint = row.from.fingerprint();
-    let reply_session = row.reply_to.as_ref().and_then(|r| r.session.as_ref());
+    let session = hint(&letter.mail).map(|s| s.as_str());
+    let name = if row.from == core.me {
+        "self"
+    } else {
+        &row.label
+    };
     let status = row.status.map(crate::event::agent::MailStatus::name);
     let text = letter.text.as_deref();
     let shown = Shown {
@@ -98,7 +125,8 @@ pub(super) fn received(core: &Core, letter: &Letter) -> Result<Received, ToolErr
             ShownFrom::Peer(&row.label)
         },
         fingerprint: fingerprint.as_str(),
-        reply_session: reply_session.map(|s| s.as_str()),
+        session: session.filter(|_| letter.owned),
+        reply: session.filter(|_| !letter.owned).map(|s| (name, s)),
         msg_id: &id,
         task: row.task_id.as_deref(),
         status,
@@ -117,7 +145,8 @@ pub(super) fn received(core: &Core, letter: &Letter) -> Result<Received, ToolErr
         task_id: row.task_id.as_deref().and_then(plain),
         status: status.map(ToOwned::to_owned),
         in_reply_to: row.in_reply_to.as_ref().and_then(|id| plain(id.as_str())),
-        reply_session: reply_session.and_then(|s| plain(s.as_str())),
+        session: session.filter(|_| letter.owned).and_then(plain),
+        reply_session: session.and_then(plain),
         superseded_by: letter.superseded_by.clone(),
     })
 }

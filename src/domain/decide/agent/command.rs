@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::directory::DirectoryCommand;
 use super::host::HostCommand;
 use crate::domain::machine::notice::NoticeStep;
 use crate::event::agent::{AttemptError, MailKind, MailStatus, NoticePath, Origin};
@@ -318,6 +319,8 @@ pub enum AgentCommand {
         /// Now.
         now: UnixMillis,
     },
+    /// What is remembered of others, and what is not to be any more.
+    Directory(DirectoryCommand),
 }
 
 /// What became of an arriving message.
@@ -391,6 +394,13 @@ pub enum AgentReply {
     },
     /// What to do about waking the host.
     Notice(NoticeStep),
+    /// Things were forgotten.
+    Forgotten {
+        /// How many.
+        rows: usize,
+        /// Whether the call is to be repeated.
+        more: bool,
+    },
     /// The wish is fulfilled.
     Done {
         /// Whether anything changed.
@@ -512,6 +522,12 @@ pub enum AgentRefusal {
         messages: usize,
         /// Their bytes.
         bytes: u64,
+    },
+    /// What was exchanged with somebody is kept while he is admitted.
+    #[error("{petname:?} is admitted; revoke the key first")]
+    StillAdmitted {
+        /// The local name.
+        petname: String,
     },
     /// A notice id is not eight lowercase hexadecimal digits.
     #[error("a notice id has 8 lowercase hexadecimal digits")]

@@ -3,6 +3,7 @@
 //! Order as in the public program: admitted, fresh, not seen. Signature and recipient were checked
 //! before. A message that fails a step uses up nothing.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -12,17 +13,19 @@ use super::{
     granted, nothing, notice, optional, refuse,
 };
 use crate::domain::gate::{Untimely, check_time};
-use crate::domain::projection::agent::{ReplayRow, key};
+use crate::domain::projection::agent::{ExpiredRow, ReplayRow, key};
 use crate::domain::query::agent::{
     floor, is_seen, mail_of, mailbox_entry, peer_by_key, unread_totals,
 };
-use crate::domain::tables::{TableError, TableId, TableReader, scan_rows};
+use crate::domain::tables::{TableError, TableId, TableReader, get_row, scan_rows};
 use crate::domain::{Decision, NewEvent, View};
-use crate::event::agent::{Acknowledged, AgentEvent, Received, ReceivedExpired, ReplaySeen};
+use crate::event::agent::{
+    Acknowledged, AgentEvent, ExpiredDismissed, Received, ReceivedExpired, ReplaySeen,
+};
 use crate::types::id::{MsgId, PublicKey, SessionId};
 use crate::types::limit::{
-    MAX_ACKS_PER_RECORD, MAX_HTTP_BODY_BYTES, MAX_TASK_ID_BYTES, MAX_UNREAD_BYTES,
-    MAX_UNREAD_MESSAGES,
+    MAX_ACKS_PER_RECORD, MAX_EXPIRED_ROWS, MAX_HTTP_BODY_BYTES, MAX_TASK_ID_BYTES,
+    MAX_UNREAD_BYTES, MAX_UNREAD_MESSAGES,
 };
 use crate::types::seq::Seq;
 use crate::types::time::UnixMillis;
@@ -219,7 +222,11 @@ pub(super) fn acknowledge(
     items: &[(PublicKey, MsgId)],
 ) -> Decided {
     let mut seqs: Vec<Seq> = vec![];
+    let mut late = BTreeSet::new();
     for (from, msg_id) in items.iter().take(MAX_ACKS_PER_RECORD) {
+        if late.len() < MAX_EXPIRED_ROWS && is_expired(tables, session, from, msg_id)? {
+            late.insert((*from, msg_id.clone()));
+        }
         let mail = mailbox_entry(tables, session, from, msg_id)?;
         seqs.extend(
             mail.filter(|mail| mail.row.acknowledged_at.is_none())
@@ -228,9 +235,9 @@ pub(super) fn acknowledge(
     }
     seqs.sort_unstable();
     seqs.dedup();
-    let newly = seqs.len();
+    let newly = seqs.len() + late.len();
     let mut events: Vec<AgentEvent> = vec![];
-    if newly > 0 {
+    if !seqs.is_empty() {
         events.extend(notice::after_acknowledge(tables, session, &seqs)?);
         let event = Acknowledged {
             session: session.clone(),
@@ -238,7 +245,26 @@ pub(super) fn acknowledge(
         };
         events.insert(0, event.into());
     }
+    if !late.is_empty() {
+        let event = ExpiredDismissed {
+            session: session.clone(),
+            items: late.into_iter().collect(),
+        };
+        events.push(event.into());
+    }
     done(events, AgentReply::Acknowledged { newly })
+}
+
+/// Whether a message of this session is listed as one that came too late.
+fn is_expired(
+    tables: &dyn TableReader,
+    session: &SessionId,
+    from: &PublicKey,
+    msg_id: &MsgId,
+) -> Result<bool, TableError> {
+    let key = key::sender_msg(from, msg_id);
+    let row: Option<ExpiredRow> = get_row(tables, TableId::Expired, &key)?;
+    Ok(row.is_some_and(|row| row.session == *session))
 }
 
 /// The newest signed time among the ids that may be forgotten. The floor rises to that and no

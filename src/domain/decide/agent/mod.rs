@@ -7,6 +7,7 @@
 //! answers of relays that arrive twice change nothing the second time.
 
 mod command;
+mod directory;
 mod host;
 mod mailbox;
 mod notice;
@@ -19,6 +20,7 @@ mod tests;
 use std::ops::ControlFlow;
 
 pub use command::*;
+pub use directory::DirectoryCommand;
 pub use host::HostCommand;
 
 use crate::domain::projection::Projection;
@@ -142,6 +144,7 @@ impl Domain for Agent {
                 let floor = mailbox::newest_forgettable(tables, *before)?;
                 changed(floor.map(|floor| ReplayForgotten { floor }.into()))
             }
+            AgentCommand::Directory(command) => directory::decide(tables, command),
         }
     }
 
@@ -165,6 +168,7 @@ impl Domain for Agent {
     fn releases(event: &AgentEvent) -> &[Seq] {
         match event {
             AgentEvent::OutboxResigned(e) => std::slice::from_ref(&e.replaced),
+            AgentEvent::PeerForgotten(e) => &e.bodies,
             _ => &[],
         }
     }
@@ -224,7 +228,8 @@ fn lease_of(command: &AgentCommand) -> Option<&Lease> {
         | AgentCommand::RecordAccepted { .. }
         | AgentCommand::RecordRefused { .. }
         | AgentCommand::Resign { .. }
-        | AgentCommand::ForgetReplay { .. } => None,
+        | AgentCommand::ForgetReplay { .. }
+        | AgentCommand::Directory(_) => None,
     }
 }
 

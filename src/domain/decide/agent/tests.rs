@@ -1,3 +1,4 @@
+mod directory;
 mod model;
 mod rig;
 
@@ -631,6 +632,36 @@ fn acknowledging_what_a_notice_speaks_for_follows_it_up() {
     })
     .unwrap();
     assert!(query::notice(&rig.tables, &session("a")).unwrap().is_none());
+}
+
+#[test]
+fn a_message_waits_while_the_one_before_it_is_kept_out() {
+    let mut rig = Rig::new();
+    let lease = rig.take("a", 1);
+    rig.add("bob", 1).unwrap();
+    rig.add("carol", 2).unwrap();
+    let after = |rig: &mut Rig, id: &str, before: &str| {
+        let receive = Box::new(rig.arrival(&lease, 1, id, 0));
+        let after = msg(before);
+        rig.submit(AgentCommand::ReceiveAfter { after, receive })
+            .map(drop)
+    };
+    // `one` was refused for now: what follows it is, too, whoever else has sent a `one`.
+    assert_eq!(after(&mut rig, "two", "one"), Err(AgentRefusal::OutOfTurn));
+    rig.receive(&lease, 2, "one", 0).unwrap();
+    assert_eq!(after(&mut rig, "two", "one"), Err(AgentRefusal::OutOfTurn));
+    rig.receive(&lease, 1, "one", 0).unwrap();
+    assert_eq!(after(&mut rig, "two", "one"), Ok(()));
+    // Late mail is listed, and holds nobody up.
+    rig.receive(
+        &lease,
+        1,
+        "late",
+        i64::try_from(rig::WINDOW.past_ms).unwrap() + 1,
+    )
+    .unwrap();
+    assert_eq!(after(&mut rig, "three", "late"), Ok(()));
+    assert_eq!(rig.unread("a").len(), 4);
 }
 
 #[test]

@@ -92,7 +92,12 @@ impl Projection<AgentEvent> for Hosts {
             | AgentEvent::Acknowledged(_)
             | AgentEvent::ReplaySeen(_)
             | AgentEvent::ReplayForgotten(_)
-            | AgentEvent::PeersFileAdopted(_) => Ok(()),
+            | AgentEvent::PeersFileAdopted(_)
+            | AgentEvent::SessionsSeen(_)
+            | AgentEvent::SessionClosed(_)
+            | AgentEvent::SessionsForgotten(_)
+            | AgentEvent::ExpiredDismissed(_)
+            | AgentEvent::PeerForgotten(_) => Ok(()),
         }
     }
 }

@@ -5,12 +5,17 @@
 //! superseded. `mailbox_tasks` remembers the two positions that this needs, so that no message has
 //! to be searched for.
 
+use std::ops::ControlFlow;
+
 use serde::{Deserialize, Serialize};
 
-use super::{ApplyError, Projection, SeqRow, inconsistent, key};
-use crate::domain::tables::{TableId, Tables, get_row, put_row};
+use super::directory::forget_keyed;
+use super::{ApplyError, Projection, SeqRow, inconsistent, key, of_sender};
+use crate::domain::tables::{TableId, Tables, get_row, put_row, scan_rows};
 use crate::event::Recorded;
-use crate::event::agent::{Acknowledged, AgentEvent, MailKind, MailStatus, Received};
+use crate::event::agent::{
+    Acknowledged, AgentEvent, MailKind, MailStatus, PeerForgotten, Received, SessionClosed,
+};
 use crate::types::id::{MsgId, PublicKey, SessionId};
 use crate::types::route::Route;
 use crate::types::seq::Seq;
@@ -112,6 +117,7 @@ impl Projection<AgentEvent> for Mailbox {
         match &rec.event {
             AgentEvent::Received(e) => receive(tables, rec.seq, rec.at, e),
             AgentEvent::Acknowledged(e) => acknowledge(tables, rec.at, e),
+            AgentEvent::PeerForgotten(e) => forget(tables, e),
             AgentEvent::PeerAdded(_)
             | AgentEvent::PeerRemoved(_)
             | AgentEvent::PeersPublished(_)
@@ -127,7 +133,11 @@ impl Projection<AgentEvent> for Mailbox {
             | AgentEvent::ReplaySeen(_)
             | AgentEvent::ReplayForgotten(_)
             | AgentEvent::PeersFileAdopted(_)
-            | AgentEvent::HostChanged(_) => Ok(()),
+            | AgentEvent::HostChanged(_)
+            | AgentEvent::SessionsSeen(_)
+            | AgentEvent::SessionClosed(_)
+            | AgentEvent::SessionsForgotten(_)
+            | AgentEvent::ExpiredDismissed(_) => Ok(()),
         }
     }
 }
@@ -234,6 +244,22 @@ fn acknowledge(
     Ok(())
 }
 
+fn forget(tables: &mut dyn Tables, e: &PeerForgotten) -> Result<(), ApplyError> {
+    for seq in &e.received {
+        let row: Option<MailRow> = get_row(tables, TableId::Mailbox, &seq.to_key())?;
+        let Some(row) = row else {
+            return inconsistent("erased message is not in the mailbox");
+        };
+        tables.delete(TableId::Mailbox, &seq.to_key())?;
+        tables.delete(TableId::MailboxByMsg, &key::mail(&row.from, &row.msg_id))?;
+        tables.delete(TableId::MailboxUnread, &key::unread(&row.session, *seq))?;
+    }
+    if e.last {
+        forget_keyed(tables, TableId::MailboxTasks, &e.key)?;
+    }
+    Ok(())
+}
+
 /// Value of table `routes`; the key is (our session, the peer's key).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RouteRow {
@@ -274,6 +300,11 @@ impl Projection<AgentEvent> for Routes {
                     put_row(tables, TableId::Routes, &key, &row)?;
                 }
             }
+            // Nobody reads there any more; the next message shows where answers go.
+            AgentEvent::SessionClosed(e) => close(tables, e)?,
+            AgentEvent::PeerForgotten(e) if e.last => {
+                forget_keyed(tables, TableId::Routes, &e.key)?;
+            }
             AgentEvent::PeerAdded(_)
             | AgentEvent::PeerRemoved(_)
             | AgentEvent::PeersPublished(_)
@@ -290,8 +321,26 @@ impl Projection<AgentEvent> for Routes {
             | AgentEvent::ReplaySeen(_)
             | AgentEvent::ReplayForgotten(_)
             | AgentEvent::PeersFileAdopted(_)
-            | AgentEvent::HostChanged(_) => {}
+            | AgentEvent::HostChanged(_)
+            | AgentEvent::SessionsSeen(_)
+            | AgentEvent::SessionsForgotten(_)
+            | AgentEvent::ExpiredDismissed(_)
+            | AgentEvent::PeerForgotten(_) => {}
         }
         Ok(())
     }
+}
+
+fn close(tables: &mut dyn Tables, e: &SessionClosed) -> Result<(), ApplyError> {
+    let mut gone = vec![];
+    scan_rows::<RouteRow>(tables, TableId::Routes, &[], |row_key, row| {
+        if row.session == e.session && of_sender(row_key, &e.key) {
+            gone.push(row_key.to_vec());
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    for row_key in gone {
+        tables.delete(TableId::Routes, &row_key)?;
+    }
+    Ok(())
 }

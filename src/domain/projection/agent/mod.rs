@@ -6,13 +6,16 @@
 //! `mailbox_unread`), so that the cost of a look does not grow with the history.
 //! `schema/tables-agent.md` has the key layouts.
 
+mod directory;
 mod hosts;
 mod mailbox;
 mod notices;
 mod outbox;
 mod policy;
 mod replay;
+mod tasks;
 
+pub use directory::{ClaimRow, Directory, DirectoryRow};
 pub use hosts::{HandoffFailure, HostRow, Hosts};
 pub use mailbox::{MailRow, Mailbox, RouteRow, Routes, TaskRow, UnreadRow, UpdateRef};
 pub use notices::{NoticeRow, Notices};
@@ -21,17 +24,20 @@ pub use policy::{
     Holder, PeerRow, Peers, PeersFile, PeersFileRow, PublishedRow, SessionRow, Sessions, Standing,
 };
 pub use replay::{Expired, ExpiredRow, FloorRow, Replay, ReplayRow};
+pub use tasks::{TaskInfoRow, TaskSide, TaskState, Tasks};
 
 use serde::{Deserialize, Serialize};
 
 use super::{ApplyError, Projection};
 use crate::domain::tables::{TableError, TableId};
 use crate::event::agent::AgentEvent;
+use crate::types::id::PublicKey;
 use crate::types::seq::Seq;
 
 /// Every projection of an agent store, in the order in which they see a record.
 pub const ALL: &[&dyn Projection<AgentEvent>] = &[
-    &Peers, &PeersFile, &Sessions, &Outbox, &Mailbox, &Routes, &Replay, &Expired, &Notices, &Hosts,
+    &Peers, &PeersFile, &Sessions, &Outbox, &Mailbox, &Routes, &Replay, &Expired, &Notices,
+    &Directory, &Tasks, &Hosts,
 ];
 
 /// Value of an index table: the position of the record that a row is about.
@@ -50,6 +56,23 @@ pub(crate) fn seq_key(table: TableId, rest: &[u8]) -> Result<Seq, TableError> {
     Seq::from_key(rest).ok_or(TableError::Key {
         table: table.name(),
     })
+}
+
+/// Whether a row's key is one of a session and then of this key: (session, key, ...).
+fn of_sender(row_key: &[u8], key: &PublicKey) -> bool {
+    // The end of a self-delimiting text is the first NUL that no FF follows.
+    let mut at = 0;
+    while let Some(pair) = row_key.get(at..at + 2) {
+        match pair {
+            [0, 0] => {
+                let rest = row_key.get(at + 2..).unwrap_or_default();
+                return rest.starts_with(key.as_bytes());
+            }
+            [0, _] => at += 2,
+            _ => at += 1,
+        }
+    }
+    false
 }
 
 /// Keys of the agent tables that are more than one number.
@@ -74,7 +97,8 @@ pub mod key {
         KeyBuilder::new().fixed(&[1]).fixed(sha256).build()
     }
 
-    /// Prefix of what belongs to a session in `mailbox_unread`, `mailbox_tasks` and `routes`.
+    /// Prefix of what belongs to a session in `mailbox_unread`, `mailbox_tasks`, `routes`
+    /// and `tasks`.
     #[must_use]
     pub fn session(session: &SessionId) -> Vec<u8> {
         of_session(session).build()
@@ -117,6 +141,15 @@ pub mod key {
         of_session(session)
             .fixed(from.as_bytes())
             .bytes(reply_to.as_bytes())
+            .bytes(task_id.as_bytes())
+            .build()
+    }
+
+    /// Key in `tasks`.
+    #[must_use]
+    pub fn task_of(session: &SessionId, peer: &PublicKey, task_id: &str) -> Vec<u8> {
+        of_session(session)
+            .fixed(peer.as_bytes())
             .bytes(task_id.as_bytes())
             .build()
     }

@@ -97,7 +97,12 @@ impl Projection<AgentEvent> for Notices {
             | AgentEvent::ReplaySeen(_)
             | AgentEvent::ReplayForgotten(_)
             | AgentEvent::PeersFileAdopted(_)
-            | AgentEvent::HostChanged(_) => Ok(()),
+            | AgentEvent::HostChanged(_)
+            | AgentEvent::SessionsSeen(_)
+            | AgentEvent::SessionClosed(_)
+            | AgentEvent::SessionsForgotten(_)
+            | AgentEvent::ExpiredDismissed(_)
+            | AgentEvent::PeerForgotten(_) => Ok(()),
         }
     }
 }

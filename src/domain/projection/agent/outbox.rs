@@ -5,7 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::{ApplyError, Projection, SeqRow, inconsistent};
 use crate::domain::tables::{TableId, Tables, get_row, put_row};
 use crate::event::Recorded;
-use crate::event::agent::{AgentEvent, AttemptError, MailKind, MailStatus, OutboxQueued};
+use crate::event::agent::{
+    AgentEvent, AttemptError, MailKind, MailStatus, OutboxQueued, PeerForgotten,
+};
 use crate::types::id::{MsgId, PublicKey, SessionId};
 use crate::types::seq::Seq;
 use crate::types::time::UnixMillis;
@@ -264,6 +266,7 @@ impl Projection<AgentEvent> for Outbox {
                 row.len = e.len;
                 row.sha256 = e.sha256;
             }),
+            AgentEvent::PeerForgotten(e) => forget(tables, e),
             AgentEvent::PeerAdded(_)
             | AgentEvent::PeerRemoved(_)
             | AgentEvent::PeersPublished(_)
@@ -276,7 +279,11 @@ impl Projection<AgentEvent> for Outbox {
             | AgentEvent::ReplaySeen(_)
             | AgentEvent::ReplayForgotten(_)
             | AgentEvent::PeersFileAdopted(_)
-            | AgentEvent::HostChanged(_) => Ok(()),
+            | AgentEvent::HostChanged(_)
+            | AgentEvent::SessionsSeen(_)
+            | AgentEvent::SessionClosed(_)
+            | AgentEvent::SessionsForgotten(_)
+            | AgentEvent::ExpiredDismissed(_) => Ok(()),
         }
     }
 }
@@ -307,6 +314,19 @@ fn put(tables: &mut dyn Tables, message: Seq, row: &OutboxRow) -> Result<(), App
         put_row(tables, TableId::OutboxOpen, &message.to_key(), &open)?;
     } else {
         tables.delete(TableId::OutboxOpen, &message.to_key())?;
+    }
+    Ok(())
+}
+
+fn forget(tables: &mut dyn Tables, e: &PeerForgotten) -> Result<(), ApplyError> {
+    for seq in &e.sent {
+        let row: Option<OutboxRow> = get_row(tables, TableId::Outbox, &seq.to_key())?;
+        let Some(row) = row else {
+            return inconsistent("erased message is not in the outbox");
+        };
+        tables.delete(TableId::Outbox, &seq.to_key())?;
+        tables.delete(TableId::OutboxByMsg, row.msg_id.as_str().as_bytes())?;
+        tables.delete(TableId::OutboxOpen, &seq.to_key())?;
     }
     Ok(())
 }

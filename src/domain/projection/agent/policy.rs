@@ -118,7 +118,12 @@ impl Projection<AgentEvent> for Peers {
             | AgentEvent::ReplaySeen(_)
             | AgentEvent::ReplayForgotten(_)
             | AgentEvent::PeersFileAdopted(_)
-            | AgentEvent::HostChanged(_) => {}
+            | AgentEvent::HostChanged(_)
+            | AgentEvent::SessionsSeen(_)
+            | AgentEvent::SessionClosed(_)
+            | AgentEvent::SessionsForgotten(_)
+            | AgentEvent::ExpiredDismissed(_)
+            | AgentEvent::PeerForgotten(_) => {}
         }
         Ok(())
     }
@@ -193,7 +198,12 @@ impl Projection<AgentEvent> for PeersFile {
             | AgentEvent::Acknowledged(_)
             | AgentEvent::NoticeChanged(_)
             | AgentEvent::ReplaySeen(_)
-            | AgentEvent::ReplayForgotten(_) => {}
+            | AgentEvent::ReplayForgotten(_)
+            | AgentEvent::SessionsSeen(_)
+            | AgentEvent::SessionClosed(_)
+            | AgentEvent::SessionsForgotten(_)
+            | AgentEvent::ExpiredDismissed(_)
+            | AgentEvent::PeerForgotten(_) => {}
         }
         Ok(())
     }
@@ -271,7 +281,12 @@ impl Projection<AgentEvent> for Sessions {
             | AgentEvent::ReplaySeen(_)
             | AgentEvent::ReplayForgotten(_)
             | AgentEvent::PeersFileAdopted(_)
-            | AgentEvent::HostChanged(_) => return Ok(()),
+            | AgentEvent::HostChanged(_)
+            | AgentEvent::SessionsSeen(_)
+            | AgentEvent::SessionClosed(_)
+            | AgentEvent::SessionsForgotten(_)
+            | AgentEvent::ExpiredDismissed(_)
+            | AgentEvent::PeerForgotten(_) => return Ok(()),
         };
         let key = session.as_str().as_bytes();
         let old: Option<SessionRow> = get_row(tables, TableId::Sessions, key)?;

@@ -56,6 +56,11 @@ impl Projection<AgentEvent> for Replay {
             | AgentEvent::PeersPublished(_)
             | AgentEvent::PeersFileAdopted(_)
             | AgentEvent::HostChanged(_)
+            | AgentEvent::SessionsSeen(_)
+            | AgentEvent::SessionClosed(_)
+            | AgentEvent::SessionsForgotten(_)
+            | AgentEvent::ExpiredDismissed(_)
+            | AgentEvent::PeerForgotten(_)
             | AgentEvent::LeaseTaken(_)
             | AgentEvent::LeaseReleased(_)
             | AgentEvent::OutboxQueued(_)
@@ -163,6 +168,13 @@ impl Projection<AgentEvent> for Expired {
                 put_row(tables, TableId::Expired, &key, &row)?;
                 evict(tables)
             }
+            AgentEvent::ExpiredDismissed(e) => {
+                for (from, msg_id) in &e.items {
+                    tables.delete(TableId::Expired, &key::sender_msg(from, msg_id))?;
+                }
+                Ok(())
+            }
+            AgentEvent::PeerForgotten(e) if e.last => forget_sender(tables, &e.key),
             AgentEvent::PeerAdded(_)
             | AgentEvent::PeerRemoved(_)
             | AgentEvent::PeersPublished(_)
@@ -179,7 +191,11 @@ impl Projection<AgentEvent> for Expired {
             | AgentEvent::ReplaySeen(_)
             | AgentEvent::ReplayForgotten(_)
             | AgentEvent::PeersFileAdopted(_)
-            | AgentEvent::HostChanged(_) => Ok(()),
+            | AgentEvent::HostChanged(_)
+            | AgentEvent::SessionsSeen(_)
+            | AgentEvent::SessionClosed(_)
+            | AgentEvent::SessionsForgotten(_)
+            | AgentEvent::PeerForgotten(_) => Ok(()),
         }
     }
 }
@@ -195,6 +211,18 @@ fn evict(tables: &mut dyn Tables) -> Result<(), ApplyError> {
         Ok(ControlFlow::Continue(()))
     })?;
     if let (true, Some((_, key))) = (rows > MAX_EXPIRED_ROWS, oldest) {
+        tables.delete(TableId::Expired, &key)?;
+    }
+    Ok(())
+}
+
+fn forget_sender(tables: &mut dyn Tables, from: &PublicKey) -> Result<(), ApplyError> {
+    let mut gone = vec![];
+    scan_rows::<ExpiredRow>(tables, TableId::Expired, from.as_bytes(), |rest, _| {
+        gone.push([from.as_bytes(), rest].concat());
+        Ok(ControlFlow::Continue(()))
+    })?;
+    for key in gone {
         tables.delete(TableId::Expired, &key)?;
     }
     Ok(())

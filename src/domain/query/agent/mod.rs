@@ -3,11 +3,13 @@
 //! Bodies are not rows: an answer holds the position of a body, and the caller reads it from the
 //! snapshot that the answer came from.
 
+mod directory;
 mod hosts;
 mod mailbox;
 mod outbox;
 mod policy;
 
+pub use directory::{KnownSession, Task, directory, directory_entry, task, tasks, unused_sessions};
 pub use hosts::host;
 pub use mailbox::{
     Line, Mail, MailState, UnreadTotals, With, conversation, expired, find_mail, floor, is_seen,

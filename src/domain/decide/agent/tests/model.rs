@@ -171,7 +171,7 @@ struct Model {
     seen: BTreeMap<(u16, u8), u64>,
     floor: Option<u64>,
     mails: Vec<Mail>,
-    late: BTreeSet<(u16, u8)>,
+    late: BTreeMap<(u16, u8), u8>,
     outbox: BTreeMap<u8, BTreeMap<String, OnRelay>>,
 }
 
@@ -314,7 +314,11 @@ impl Run {
             (Some(Reception::TooOld { .. }), Reception::TooOld { recorded }) => {
                 let id = (op.from, op.id);
                 let known = self.model.knows(op.from, op.id);
-                assert_eq!(recorded, !known && self.model.late.insert(id));
+                let listed = self.model.late.contains_key(&id);
+                assert_eq!(recorded, !known && !listed);
+                if recorded {
+                    self.model.late.insert(id, op.at);
+                }
             }
             (want, got) => assert_eq!(want, Some(got)),
         }
@@ -437,6 +441,11 @@ impl Run {
                         newly += 1;
                     }
                 }
+                let listed = self.model.late.len();
+                self.model
+                    .late
+                    .retain(|id, session| session != at || !items.contains(id));
+                newly += listed - self.model.late.len();
                 assert_eq!(got, AgentReply::Acknowledged { newly });
             }
             Op::Forget { age } => {

@@ -1,0 +1,106 @@
+//! `list_pending`: what did not go the way that it should.
+
+use std::ops::ControlFlow;
+
+use super::inbox::{expired_text, expired_view};
+use super::view::{outgoing, outgoing_text};
+use crate::agent::core::Core;
+use crate::agent::mcp::args;
+use crate::agent::mcp::error::ToolError;
+use crate::agent::mcp::reply::{Answer, Outgoing, Pending};
+use crate::domain::projection::agent::{OutboxRow, RelayState, Sent, seq_key};
+use crate::domain::query::agent::{self as query, OutMail};
+use crate::domain::tables::{TableError, TableId, TableReader, scan_rows};
+use crate::types::id::SessionId;
+
+/// Sent messages that are shown of each sort.
+const LISTED: usize = 50;
+
+/// Lists what no relay has taken yet, what every relay refused, what pushed older mail out, and what
+/// came too late.
+///
+/// # Errors
+///
+/// [`ToolError`].
+pub async fn list_pending(core: &Core, _: args::Nothing) -> Result<Answer<Pending>, ToolError> {
+    let session = core.session.clone();
+    let (open, troubled, expired, peers) = core
+        .ledger
+        .read(move |s| {
+            let open = query::outbox_open(s, Some(&session), LISTED)?;
+            let troubled = troubled(s, &session)?;
+            let expired = query::expired(s, Some(&session))?;
+            Ok((open, troubled, expired, query::peers(s)?))
+        })
+        .await?;
+    let view = |list: &[OutMail]| -> Vec<Outgoing> {
+        let list = list.iter();
+        list.map(|out| outgoing(core, &peers, out, None)).collect()
+    };
+    let data = Pending {
+        pending: view(&open),
+        refused: view(&troubled.refused),
+        dropped: view(&troubled.dropped),
+        expired: expired_view(&expired, |_| true),
+    };
+    Ok(Answer {
+        text: text(&data),
+        data,
+    })
+}
+
+fn text(data: &Pending) -> String {
+    let mut lines: Vec<String> = data.pending.iter().map(outgoing_text).collect();
+    if lines.is_empty() {
+        lines.push("Nothing is pending.".to_owned());
+    }
+    if !data.refused.is_empty() {
+        lines.push("Refused for good:".to_owned());
+        lines.extend(data.refused.iter().map(outgoing_text));
+    }
+    if !data.dropped.is_empty() {
+        lines.push(
+            "Taken by a relay that dropped the recipient's oldest mail for it, perhaps an earlier \
+             message of yours:"
+                .to_owned(),
+        );
+        lines.extend(data.dropped.iter().map(outgoing_text));
+    }
+    if !data.expired.is_empty() {
+        lines.push("Came too late; acknowledge to put away:".to_owned());
+        lines.extend(data.expired.iter().map(expired_text));
+    }
+    lines.join("\n")
+}
+
+#[derive(Default)]
+struct Troubled {
+    refused: Vec<OutMail>,
+    dropped: Vec<OutMail>,
+}
+
+/// The newest of what was refused or pushed older mail out.
+fn troubled(tables: &dyn TableReader, session: &SessionId) -> Result<Troubled, TableError> {
+    let mut found = Troubled::default();
+    scan_rows::<OutboxRow>(tables, TableId::Outbox, &[], |key, row| {
+        if row.session != *session {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let dropped =
+            |state: &RelayState| matches!(state, RelayState::Accepted { dropped, .. } if *dropped);
+        let list = if row.sent() == Sent::Refused {
+            &mut found.refused
+        } else if row.relays.iter().any(|r| dropped(&r.state)) {
+            &mut found.dropped
+        } else {
+            return Ok(ControlFlow::Continue(()));
+        };
+        let seq = seq_key(TableId::Outbox, key)?;
+        list.push(OutMail { seq, row });
+        if list.len() > LISTED {
+            list.remove(0);
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(found)
+}
