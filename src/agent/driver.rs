@@ -18,7 +18,7 @@ use super::lifecycle::{self, Ending, Parent};
 use super::mcp::server::{Served, serve as serve_host};
 use super::peers_file::{PeersFile, PeersFileError};
 use super::runtime::{Base, Supervisor};
-use super::{poll, presence, pump, wake};
+use super::{poll, presence, progress, pump, wake};
 use crate::crypto::sign::SigningIdentity;
 use crate::domain::decide::agent::{AgentCommand, DirectoryCommand};
 use crate::domain::query::agent as query;
@@ -115,6 +115,7 @@ pub(super) fn parts(core: &Arc<Core>) -> JoinSet<()> {
     }
     parts.spawn(presence::run(Arc::clone(core)));
     parts.spawn(wake::run(Arc::clone(core)));
+    parts.spawn(progress::run(Arc::clone(core)));
     parts.spawn({
         let core = Arc::clone(core);
         async move { lease::keep(&core).await }
@@ -220,6 +221,7 @@ pub(super) async fn farewell(core: &Arc<Core>, started: UnixMillis, last: Last) 
     };
     core.ledger
         .submit_and_forget(AgentCommand::ReleaseLease { lease });
+    progress::end(core);
     let announcement = Arc::new(presence::announcement(core));
     let mut calls = JoinSet::new();
     for relay in &core.relays {

@@ -12,7 +12,7 @@
 //!
 //! - [`client`]: the only HTTP client. [`lease`]: who may act for the session.
 //! - [`roster`]: who is there. [`directory`]: who is meant by a name. [`lifecycle`]: signals, the parent, liveness.
-//! - [`trouble`]: what failed, for the model to be told.
+//! - [`trouble`]: what failed, for the model to be told. [`progress`]: what it works on, for a hook.
 //! - [`runtime`]: which session is acted for. [`wake`]: after sleep. [`driver`]: start and end.
 
 pub mod client;
@@ -30,6 +30,7 @@ pub mod pace;
 pub mod peers_file;
 pub mod poll;
 pub mod presence;
+pub mod progress;
 pub mod pump;
 pub mod roster;
 pub mod runtime;

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use super::core::{ActError, Core};
 use crate::crypto::hash::sha256;
 use crate::domain::decide::agent::{AgentCommand, DirectoryCommand};
-use crate::domain::machine::presence::{Heard, Presence, hear, is_news, presence};
+use crate::domain::machine::presence::{Heard, Presence, hear, is_news, outdated, presence};
 use crate::domain::query::agent as query;
 use crate::event::agent::Sighting;
 use crate::types::id::{PublicKey, SessionId};
@@ -194,11 +194,20 @@ pub struct Memory(Mutex<Remembered>);
 
 #[derive(Debug, Default)]
 struct Remembered {
-    heard: BTreeMap<(PublicKey, String), Heard>,
+    heard: BTreeMap<(PublicKey, String), Seen>,
     /// Digests of announcements whose signature holds.
     verified: BTreeSet<[u8; 32]>,
     /// Hints that were looked for, and when.
     looked: BTreeMap<(PublicKey, SessionId), Instant>,
+}
+
+/// What a process remembers of a session of a key.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    heard: Heard,
+    /// Whether it was on no relay in a later look, when every relay answered: it left, and only a
+    /// newer announcement brings it back.
+    left: bool,
 }
 
 /// What the log remembers of a session of a key.
@@ -246,6 +255,9 @@ async fn look(
     whom: Whom,
 ) -> Result<(Roster, Vec<Sighting>), ActError> {
     let (answers, failed) = ask(core, wait).await;
+    // Whose announcements count is for the list of peers to say, also right after the start. A
+    // broken list is told by whoever sends or receives.
+    let _ = core.peers.ensure(&core.ledger).await;
     let me = core.me;
     let (known, stored) = core
         .ledger
@@ -256,6 +268,7 @@ async fn look(
         })
         .await?;
     let answered = answers.len();
+    let complete = failed.is_empty();
     let now = core.clock.now();
     let judge = {
         let core = Arc::clone(core);
@@ -264,6 +277,7 @@ async fn look(
             let filter = Filter {
                 whom,
                 known: &known,
+                complete,
             };
             let sessions = merge(&core.roster, answers, filter, &stored, now);
             let news = news(&core.roster, &known, &stored, now);
@@ -333,6 +347,8 @@ fn stored(s: &crate::store::Snapshot) -> Result<StoredMap, crate::store::ReadErr
 struct Filter<'a> {
     whom: Whom,
     known: &'a BTreeSet<PublicKey>,
+    /// Whether every relay answered, so that who is not shown has left.
+    complete: bool,
 }
 
 impl Filter<'_> {
@@ -379,12 +395,13 @@ fn merge(
     }
     let mut remembered = memory.lock();
     let mut sessions = vec![];
+    if filter.complete {
+        for (place, seen) in &mut remembered.heard {
+            seen.left |= filter.takes(&place.0) && !newest.contains_key(place);
+        }
+    }
     for (place, (a, age_ms)) in newest {
-        let stored = stored.get(&place).copied();
-        let known = newer(remembered.heard.get(&place).copied(), stored);
-        let heard = hear(known, a.ts, age_ms, now);
-        remembered.heard.insert(place, heard);
-        let presence = presence(heard, stored.and_then(|s| s.closed), now);
+        let presence = remembered.judge(place, a.ts, age_ms, stored, now);
         if presence == Presence::Gone {
             continue;
         }
@@ -423,7 +440,8 @@ fn news(
         .heard
         .iter()
         .filter(|((key, _), _)| known.contains(key))
-        .filter(|(place, heard)| is_news(stored.get(place).map(|s| s.heard), **heard, now))
+        .map(|(place, seen)| (place, seen.heard))
+        .filter(|(place, heard)| is_news(stored.get(*place).map(|s| s.heard), *heard, now))
         .filter_map(|((key, id), heard)| {
             Some(Sighting {
                 key: *key,
@@ -491,6 +509,31 @@ impl Memory {
 }
 
 impl Remembered {
+    /// What the newest announcement that relays show of a session says about it.
+    fn judge(
+        &mut self,
+        place: (PublicKey, String),
+        ts: UnixMillis,
+        age_ms: u64,
+        stored: &StoredMap,
+        now: UnixMillis,
+    ) -> Presence {
+        let stored = stored.get(&place).copied();
+        let seen = self.heard.get(&place).copied();
+        let known = newer(seen.map(|s| s.heard), stored);
+        let heard = hear(known, ts, age_ms, now);
+        let left = seen.is_some_and(|s| s.left && s.heard.ts >= ts);
+        self.heard.insert(place, Seen { heard, left });
+        let closed = stored.and_then(|s| s.closed);
+        if left {
+            Presence::Gone
+        } else if heard.ts > ts {
+            outdated(heard, closed, now)
+        } else {
+            presence(heard, closed, now)
+        }
+    }
+
     /// Keeps the bounds. Anybody can sign announcements without number: what is remembered of
     /// strangers goes first, and of known keys what is oldest.
     fn bound(&mut self, known: &BTreeSet<PublicKey>) {
@@ -501,9 +544,10 @@ impl Remembered {
             self.heard.retain(|(key, _), _| known.contains(key));
         }
         if self.heard.len() > MEMORY {
-            let newest = self.heard.values().map(|h| h.at).max().unwrap_or_default();
+            let newest = self.heard.values().map(|s| s.heard.at).max();
+            let newest = newest.unwrap_or_default();
             self.heard
-                .retain(|_, heard| newest.since(heard.at) < LIVE_MS);
+                .retain(|_, seen| newest.since(seen.heard.at) < LIVE_MS);
         }
         while self.heard.len() > MEMORY {
             self.heard.pop_last();

@@ -13,7 +13,7 @@ use super::core::Core;
 use crate::domain::projection::agent::Sent;
 use crate::domain::query::agent as query;
 use crate::event::Recorded;
-use crate::event::agent::AgentEvent;
+use crate::event::agent::{AgentEvent, MailKind};
 use crate::store::{ReadError, Snapshot};
 use crate::types::id::{MsgId, PublicKey, SessionId};
 use crate::types::seq::Seq;
@@ -152,6 +152,8 @@ fn since(
                 if let Some(out) = query::outbox_at(s, e.message)?
                     && out.row.session == *session
                     && out.row.sent() == Sent::Refused
+                    // A pairing request that was called off is no trouble.
+                    && (out.row.kind == MailKind::Message || e.status != 0)
                     && refused.insert(e.message)
                 {
                     troubles.push(Trouble::Refused {

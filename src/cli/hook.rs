@@ -3,9 +3,8 @@
 //! A hook must not disturb a session because of us: whatever goes wrong, it says nothing and ends
 //! with 0. It reads the identity's store and writes nothing but the time of its last reminder.
 
-use std::fs;
 use std::io::{self, IsTerminal as _, Read as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use clap::Subcommand;
@@ -15,19 +14,16 @@ use serde_json::{Value, json};
 use crate::agent::clock::SystemClock;
 use crate::agent::mcp::render::is_plain_id;
 use crate::agent::mcp::tool::host::verdict;
-use crate::crypto::hash::sha256;
-use crate::domain::projection::agent::{TaskSide, TaskState};
+use crate::agent::progress;
 use crate::domain::query::agent as query;
 use crate::store::{Mode, Reader, Snapshot};
 use crate::types::id::SessionId;
-use crate::types::time::{Clock as _, UnixMillis};
+use crate::types::time::Clock as _;
 
 /// Longest input of a hook in bytes: a tool's whole output may stand in it.
 const MAX_INPUT_BYTES: u64 = 16 << 20;
 /// Between two reminders, and the silence that deserves one, in milliseconds.
 const DEFAULT_INTERVAL_MS: u64 = 60_000;
-/// Silence after which nobody is reminded any more, in milliseconds: a day.
-const FORGOTTEN_MS: u64 = 86_400_000;
 
 /// A question of a hook; its input is on standard input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Subcommand)]
@@ -109,32 +105,11 @@ fn interval_ms() -> Option<u64> {
     }))
 }
 
-/// Reminds of the newest task that was asked of the session, is open, and has heard nothing for
-/// long. A task of yesterday is somebody's forgotten one: no reminder helps it.
+/// Reminds of the open task that the session works on, when its asker has heard nothing for long.
 fn progress(store: &Path, session: &SessionId) -> Option<Value> {
-    let interval = interval_ms()?;
     let now = SystemClock.now();
-    let stamp = stamp_path(store, session);
-    let last = fs::read_to_string(&stamp).ok();
-    let last = last.and_then(|text| text.trim().parse().ok().map(UnixMillis));
-    if last.is_some_and(|last| now >= last && now.since(last) < interval) {
-        return None;
-    }
-    let tasks = query::tasks(&look(store)?, session).ok()?;
-    let (task, silent) = tasks
-        .iter()
-        .filter(|task| task.row.side == TaskSide::Ours && task.row.state == TaskState::Open)
-        .map(|task| {
-            let heard = task
-                .row
-                .said_at
-                .unwrap_or(task.row.since)
-                .max(task.row.since);
-            (task, now.since(heard))
-        })
-        .find(|(_, silent)| (interval..FORGOTTEN_MS).contains(silent))?;
-    fs::write(&stamp, now.0.to_string()).ok()?;
-    let minutes = silent / 60_000;
+    let task = progress::due(store, session, now, interval_ms()?)?;
+    let minutes = now.since(task.last_report) / 60_000;
     // The id is a peer's text.
     let which = if is_plain_id(&task.task_id) {
         format!(" (task_id \"{}\")", task.task_id)
@@ -149,12 +124,4 @@ fn progress(store: &Path, session: &SessionId) -> Option<Value> {
              status update, in one or two sentences; when it is done, with status result."
         ),
     }}))
-}
-
-/// Session ids are free text, so the name of the file is a digest of it.
-fn stamp_path(store: &Path, session: &SessionId) -> PathBuf {
-    let digest = sha256(session.as_str().as_bytes());
-    let short = digest.first_chunk::<16>().copied().unwrap_or_default();
-    let name = format!("reminded-{}", data_encoding::HEXLOWER.encode(&short));
-    store.with_file_name(name)
 }

@@ -11,7 +11,7 @@
 //! 3 kind message: sender is a  else NotAllowlisted
 //!   listed peer or our own key
 //! 4 signed within the window   else Stale, or Expired for an admitted sender's message
-//! 5 admitted sender: the pair  else Replay
+//! 5 admitted sender's message: else Replay
 //!   (sender, msg_id) is new
 //! 6 outcome by sender and kind
 //! ```
@@ -20,8 +20,9 @@
 //!
 //! - The gate changes nothing. [`Decision::record_replay`] says whether the caller must store
 //!   (sender, msg_id), in the same transaction as whatever it does with the message.
-//! - Replay slots belong to admitted senders (listed peers and our own key). A message that is
-//!   too old takes none. A slot must be kept until [`Windows::replay_until`]; kept longer, it still
+//! - Replay slots belong to messages of admitted senders (listed peers and our own key). Pairing
+//!   messages take none and are stopped by none: a repeated one is known by what became of the
+//!   request that it is about, and must not use up the id of a message. Nor does what is too old. A slot must be kept until [`Windows::replay_until`]; kept longer, it still
 //!   tells a late copy of a delivered message from one that expired on its way.
 //! - The label of our own key is [`Label::SelfIdentity`], never a text; a peer that is called
 //!   `self` stays [`Label::Peer`].
@@ -246,18 +247,15 @@ pub fn decide_verified<E>(
     if let Err(untimely @ Untimely::Ahead { .. }) = timely {
         return Ok(Decision::reject(Reject::Stale(untimely)));
     }
+    let record_replay = label.is_some() && message.kind == MessageKind::Message;
     // Asked before the age is judged: what was delivered once and comes back late is a repeat,
     // not an expired message.
-    if label.is_some() && seen(&message.from, &message.msg_id)? {
-        return Ok(Decision::reject(match timely {
-            Err(untimely) if message.kind != MessageKind::Message => Reject::Stale(untimely),
-            _ => Reject::Replay,
-        }));
+    if record_replay && seen(&message.from, &message.msg_id)? {
+        return Ok(Decision::reject(Reject::Replay));
     }
     if let Err(untimely) = timely {
         return Ok(Decision::reject(too_old(message.kind, label, untimely)));
     }
-    let record_replay = label.is_some();
     Ok(Decision {
         outcome: dispatch(sender, message.kind),
         record_replay,

@@ -89,6 +89,18 @@ tables! {
     MailboxTasks = 47, "mailbox_tasks", Agent;
     /// Which `peers.json` is the identity's.
     PeersFile = 48, "peers_file", Agent;
+    /// Our requests to be admitted.
+    PairOutbound = 50, "pair_outbound", Agent;
+    /// Strangers' requests.
+    PairInbound = 51, "pair_inbound", Agent;
+    /// Accepted requests of ours that wait for the operator.
+    PairConflicts = 52, "pair_conflicts", Agent;
+    /// Strangers' requests that were decided, so that a copy changes nothing.
+    PairAnswered = 53, "pair_answered", Agent;
+    /// Keys whose requests are ignored.
+    PairBlocked = 54, "pair_blocked", Agent;
+    /// What is new about pairing, by session.
+    PairNews = 55, "pair_news", Agent;
     /// Whose sessions there are.
     Directory = 58, "directory", Agent;
     /// What became of every task.

@@ -122,6 +122,30 @@ kinds! {
     ReplayForgotten = 116, 1, "replay_forgotten", Agent;
     /// The identity's `peers.json` is another file from now on.
     PeersFileAdopted = 117, 1, "peers_file_adopted", Agent;
+    /// We ask to be admitted by a key.
+    PairRequested = 120, 1, "pair_requested", Agent;
+    /// A request of ours ended.
+    PairRequestEnded = 121, 1, "pair_request_ended", Agent;
+    /// A stranger asks to be admitted.
+    KnockReceived = 122, 1, "knock_received", Agent;
+    /// A stranger's request ended.
+    KnockResolved = 123, 1, "knock_resolved", Agent;
+    /// A request of a key that is admitted already is answered.
+    KnockAnswered = 124, 1, "knock_answered", Agent;
+    /// A request was accepted, but its name is taken.
+    PairConflicted = 125, 1, "pair_conflicted", Agent;
+    /// The operator decided about a conflict.
+    PairConflictResolved = 126, 1, "pair_conflict_resolved", Agent;
+    /// Requests of a key are ignored from now on.
+    KeyBlocked = 127, 1, "key_blocked", Agent;
+    /// Requests of a key are heard again.
+    KeyUnblocked = 128, 1, "key_unblocked", Agent;
+    /// A session saw what is new about pairing.
+    PairNewsSeen = 129, 1, "pair_news_seen", Agent;
+    /// A pairing message is sent once more under its id.
+    OutboxRequeued = 130, 1, "outbox_requeued", Agent;
+    /// The human was asked and said no.
+    ConsentDeclined = 131, 1, "consent_declined", Agent;
     /// Sessions were seen announced by their keys.
     SessionsSeen = 135, 1, "sessions_seen", Agent;
     /// A peer's session said good-bye.

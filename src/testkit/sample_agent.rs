@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::sample::payload;
+use super::sample_pairing::pairing_event;
 use super::{Rng, sample_directory};
 use crate::crypto::hash::sha256;
 use crate::domain::decide::agent::{
@@ -20,7 +21,7 @@ use crate::types::route::Route;
 use crate::types::seq::Seq;
 use crate::types::time::UnixMillis;
 
-fn digest(rng: &mut Rng) -> [u8; 32] {
+pub(super) fn digest(rng: &mut Rng) -> [u8; 32] {
     let mut out = [0; 32];
     rng.fill(&mut out);
     out
@@ -38,7 +39,7 @@ pub(super) fn msg_id(rng: &mut Rng) -> MsgId {
     MsgId::parse(&format!("{:032x}", rng.below(1000))).unwrap()
 }
 
-fn maybe<T>(rng: &mut Rng, make: impl FnOnce(&mut Rng) -> T) -> Option<T> {
+pub(super) fn maybe<T>(rng: &mut Rng, make: impl FnOnce(&mut Rng) -> T) -> Option<T> {
     rng.chance(60).then(|| make(rng))
 }
 
@@ -97,7 +98,7 @@ fn origin(rng: &mut Rng) -> Origin {
     [Origin::File, Origin::Tool, Origin::Admin][rng.index(3)]
 }
 
-fn relay() -> String {
+pub(super) fn relay() -> String {
     "http://127.0.0.1:8765".to_owned()
 }
 
@@ -240,7 +241,8 @@ pub fn agent_event(kind: EventKind, rng: &mut Rng) -> Option<AgentEvent> {
         kind => {
             return outbox_event(kind, rng)
                 .or_else(|| mailbox_event(kind, rng))
-                .or_else(|| sample_directory::event(kind, rng));
+                .or_else(|| sample_directory::event(kind, rng))
+                .or_else(|| pairing_event(kind, rng));
         }
     })
 }

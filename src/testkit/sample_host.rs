@@ -1,7 +1,8 @@
 //! Events and a history of a session's host.
 
 use super::Rng;
-use crate::domain::decide::agent::{AgentCommand, AgentReply, HostCommand, Lease};
+use super::sample_agent::{take_lease, with_mail};
+use crate::domain::decide::agent::{AgentCommand, AgentReply, HostCommand};
 use crate::domain::machine::notice::NoticeStep;
 use crate::event::agent::{HostChange, HostChanged, HostKind, NoticePath};
 use crate::types::id::SessionId;
@@ -37,12 +38,12 @@ pub fn host_changed(rng: &mut Rng, session: SessionId) -> HostChanged {
     HostChanged { session, change }
 }
 
-/// A history of hosts in which every change occurs: call it with mail in the mailbox.
-pub fn host_history(
-    lease: &Lease,
-    now: UnixMillis,
-    run: &mut dyn FnMut(AgentCommand) -> AgentReply,
-) {
+/// A history of hosts in which every change occurs.
+pub fn host_history(now: UnixMillis, run: &mut dyn FnMut(AgentCommand) -> AgentReply) {
+    let AgentReply::Lease(lease) = run(take_lease("s1", now)) else {
+        unreachable!("a free session's lease is given");
+    };
+    with_mail(&lease, now, run);
     let tell = |run: &mut dyn FnMut(AgentCommand) -> AgentReply, wish| {
         run(AgentCommand::Host {
             lease: lease.clone(),

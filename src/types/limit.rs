@@ -171,6 +171,43 @@ pub const MAX_UNREAD_BYTES: u64 = 32 * 1024 * 1024;
 /// Messages that came too late and are still shown; the oldest gives way.
 pub const MAX_EXPIRED_ROWS: usize = 256;
 
+/// Strangers' requests to be admitted that wait for a decision; the oldest gives way. Given by the
+/// public program.
+pub const MAX_PAIR_INBOUND: usize = 64;
+
+/// Requests of ours to be admitted that wait for an answer or, accepted, for the operator. Given
+/// by the public program, which forgets the oldest; here the next one is refused.
+pub const MAX_PAIR_OUTBOUND: usize = 64;
+
+/// Age in milliseconds at which a request to be admitted is void, in both directions: 14 days.
+pub const PAIR_TTL_MS: u64 = 14 * 86_400_000;
+
+/// Longest name that a stranger may claim, in characters; what is longer is cut. As long as a
+/// petname may be.
+pub const MAX_CLAIMED_NAME_CHARS: usize = MAX_PETNAME_CHARS;
+
+/// Strangers' requests that may wake somebody while none of them is decided. Keys cost nothing, so
+/// whoever makes many of them must not be able to wake a host for each.
+pub const MAX_WAKING_KNOCKS: usize = 8;
+
+/// Decided requests that are remembered, so that a late copy of one is not taken for a new one;
+/// the oldest is forgotten.
+pub const MAX_PAIR_ANSWERED: usize = 1024;
+
+/// How much later than the answered copy a repeated request of an admitted key must be signed to
+/// get another answer, in milliseconds: copies on other relays do not, a repetition on purpose does.
+pub const PAIR_ANSWER_AGAIN_MS: u64 = 10 * 60_000;
+
+/// Age in milliseconds of a signature at which an unsent pairing message is signed anew: the
+/// longest wait between two attempts, so that each is made with a fresh one once a relay is down.
+pub const CONTROL_RESIGN_MS: u64 = 60_000;
+
+/// Keys whose requests are ignored.
+pub const MAX_BLOCKED_KEYS: usize = 1024;
+
+/// Unseen news about pairing of an identity; the oldest gives way.
+pub const MAX_PAIR_NEWS: usize = 256;
+
 /// First wait after a relay failed, in milliseconds.
 pub const RELAY_BACKOFF_MIN_MS: u64 = 1_000;
 

@@ -6,10 +6,13 @@
 
 use crate::crypto::sign::SigningIdentity;
 use crate::types::id::{MsgId, PublicKey};
+use crate::types::limit::MAX_CLAIMED_NAME_CHARS;
 use crate::types::route::{Route, RouteError};
+use crate::types::text::{is_invisible_char, spell_out};
 use crate::types::time::UnixMillis;
 
 use super::envelope::{Message, MessageKind, RenewError};
+use super::peers::{Petname, is_unfit_for_name};
 
 /// A knock that can be answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +57,40 @@ impl PairRequest {
     }
 }
 
+/// Marks a claimed name that was cut.
+const CUT: char = '\u{2026}';
+
+/// A claimed name as it may be stored and shown: one line without blanks around it, at most
+/// [`MAX_CLAIMED_NAME_CHARS`] characters of the original (a longer one ends in U+2026), and
+/// everything that is not seen, that moves or reorders text, or that could end a quotation spelled
+/// out as `\u{..}`, a backslash too. It stays a claim: show it as one.
+#[must_use]
+pub fn claimed_name(text: &str) -> String {
+    let mut name = String::new();
+    // Reads no more of a huge text than is kept of it.
+    for (count, c) in text.trim().chars().enumerate() {
+        if count == MAX_CLAIMED_NAME_CHARS {
+            name.push(CUT);
+            break;
+        }
+        if c == '\\' || is_unfit_for_name(c) || is_invisible_char(c) {
+            spell_out(&mut name, c);
+        } else {
+            name.push(c);
+        }
+    }
+    name
+}
+
+/// The petname that a [`claimed_name`] can become as it is; `None` when it was cut or spelled out,
+/// or is no petname.
+#[must_use]
+pub fn claimed_petname(claimed: &str) -> Option<Petname> {
+    Petname::parse(claimed)
+        .ok()
+        .filter(|name| !name.as_str().contains(['\\', CUT]))
+}
+
 /// Why a knock cannot be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -94,4 +131,48 @@ pub fn renew(
     }
     stored.verify().map_err(RenewError::Damaged)?;
     stored.renewed(identity, now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claimed_name_is_one_bounded_line_without_anything_that_acts() {
+        for (claimed, shown) in [
+            ("ann", "ann"),
+            ("  caf\u{e9} 2 ", "caf\u{e9} 2"),
+            ("", ""),
+            (" \n\u{2028} ", ""),
+            ("a\nb\u{2028}c\u{2029}d", "a\\u{a}b\\u{2028}c\\u{2029}d"),
+            ("a\u{202e}b\u{200b}c", "a\\u{202e}b\\u{200b}c"),
+            ("a\" <b> '\\", "a\\u{22} \\u{3c}b\\u{3e} \\u{27}\\u{5c}"),
+        ] {
+            assert_eq!(claimed_name(claimed), shown, "{claimed:?}");
+        }
+        let long = format!("{}\n{}", "x".repeat(60), "y".repeat(20_000));
+        let shown = claimed_name(&long);
+        assert_eq!(shown, format!("{}\\u{{a}}yyy\u{2026}", "x".repeat(60)));
+        let worst = claimed_name(&"\u{e0041}".repeat(100));
+        assert!(worst.len() <= 64 * 9 + 3, "{}", worst.len());
+    }
+
+    #[test]
+    fn only_a_name_that_is_shown_as_it_is_can_become_a_petname() {
+        let petname =
+            |text: &str| claimed_petname(&claimed_name(text)).map(|name| name.to_string());
+        assert_eq!(petname(" ann "), Some("ann".into()));
+        assert_eq!(petname(&"x".repeat(64)), Some("x".repeat(64)));
+        for bad in [
+            "",
+            "Self",
+            "INTERLINK",
+            "a\nb",
+            "a\"b",
+            "a\\b",
+            &"x".repeat(65),
+        ] {
+            assert_eq!(petname(bad), None, "{bad:?}");
+        }
+    }
 }

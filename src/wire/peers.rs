@@ -67,7 +67,7 @@ impl fmt::Display for Petname {
 }
 
 /// Characters that a name must not have: what moves or hides text, and every kind of quote.
-fn is_unfit_for_name(c: char) -> bool {
+pub(crate) fn is_unfit_for_name(c: char) -> bool {
     is_unsafe_char(c)
         || matches!(c,
             '"' | '<' | '>' | '\'' | '`' | '\u{ab}' | '\u{bb}' | '\u{2018}'..='\u{201f}'

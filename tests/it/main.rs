@@ -3,6 +3,8 @@
 
 #[cfg(all(feature = "persist", feature = "cli"))]
 mod admin;
+#[cfg(all(unix, feature = "cli", feature = "testkit"))]
+mod admin_sessions;
 mod architecture;
 #[cfg(all(feature = "bus", feature = "cli"))]
 mod bus_process;
@@ -60,6 +62,8 @@ mod mcp_discover;
 ))]
 mod mcp_end;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod mcp_hardening;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod mcp_life;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod mcp_messages;
@@ -79,6 +83,8 @@ mod mcp_tasks;
 mod model_queue;
 #[cfg(feature = "testkit")]
 mod multiprocess;
+#[cfg(feature = "testkit")]
+mod pairing;
 #[cfg(all(feature = "agent", feature = "bus", feature = "testkit"))]
 mod parsers;
 #[cfg(feature = "testkit")]

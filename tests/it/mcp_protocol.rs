@@ -131,9 +131,9 @@ fn arguments_that_do_not_fit_are_told_apart_from_those_that_make_no_sense() {
     }
     let answer = agent.call_raw("add_peer", &json!({ "petname": "x", "key": "short" }));
     assert_eq!(answer["error"]["code"], -32603);
-    // Null and empty optional arguments are absent ones.
+    // Null is absent, and so is a blank status.
     let arguments = json!({
-        "to": "self", "session": "t", "text": "x", "task_id": "", "status": " ",
+        "to": "self", "session": "t", "text": "x", "task_id": null, "status": " ",
         "in_reply_to": null, "unknown": 1,
     });
     let id = agent.call("send_message", &arguments)["msg_id"].clone();

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::http::Bus;
 use crate::mcp_support::{Agent, Home, eventually, friends};
 
-fn url(bus: &Bus) -> String {
+pub(crate) fn url(bus: &Bus) -> String {
     format!("http://{}", bus.addr)
 }
 
@@ -35,7 +35,7 @@ fn relay_state(agent: &mut Agent, id: &str, addr: &str) -> Value {
 }
 
 /// How many messages wait on a bus for a session.
-fn waiting(bus: &Bus, to: &PublicKey, session: &str) -> Vec<String> {
+pub(crate) fn waiting(bus: &Bus, to: &PublicKey, session: &str) -> Vec<String> {
     let mut conn = bus.connect();
     let reply = conn.get(&format!("/recv?me={to}%23{session}&timeout_ms=0&max=256"));
     let reply = reply.json();
@@ -149,8 +149,16 @@ fn one_dead_relay_among_several_is_no_failure() {
     });
 }
 
+/// The wall clock, Unix milliseconds.
+pub(crate) fn now_ms() -> u64 {
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap();
+    u64::try_from(now.as_millis()).unwrap()
+}
+
 /// A message of a seed's key, signed at some time.
-fn signed(seed: u8, to: &PublicKey, id: &str, ts: u64) -> Value {
+pub(crate) fn signed(seed: u8, to: &PublicKey, id: &str, ts: u64) -> Value {
     let identity = SigningIdentity::from_seed(&Secret::new([seed; 32]));
     let draft = Draft {
         to: *to,
@@ -172,10 +180,7 @@ fn mail_that_is_signed_ahead_of_time_is_dropped_and_told_once() {
     let (_a, b) = friends();
     let mut bob = b.start(&url(&bus), "sb");
     bob.inbox();
-    let now = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap();
-    let ahead = u64::try_from(now.as_millis()).unwrap() + 7_200_000;
+    let ahead = now_ms() + 7_200_000;
     let mut conn = bus.connect();
     let to = format!("{}#sb", b.key);
     let post = |conn: &mut crate::http::Conn, payload: Value| {

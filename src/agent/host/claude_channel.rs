@@ -44,6 +44,7 @@ mod tests {
             attempt: 1,
             offers: 0,
             attention: 2,
+            news: 0,
         };
         let params = params(&view);
         let meta = params["meta"].as_object().unwrap();

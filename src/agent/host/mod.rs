@@ -108,7 +108,7 @@ impl Handoff {
 }
 
 /// How every notice begins.
-const NOTICE_TAG: &str = "[interlink inbox notice]";
+const TAGS: [&str; 2] = ["[interlink inbox notice]", "[interlink pairing notice]"];
 
 /// The text of a notice. The token `notification_id="..."` is what hosts and tests look for.
 #[must_use]
@@ -118,9 +118,20 @@ pub fn notice_text(view: &NoticeView) -> String {
     } else {
         ""
     };
+    // Keys cost nothing: however many strangers ask, it is one line without a word of theirs.
+    let pairing = match view.news {
+        0 => "",
+        _ => " There is news about pairing: call list_pair_requests and tell the user.",
+    };
+    if view.attention == 0 {
+        return format!(
+            "[interlink pairing notice] notification_id=\"{}\".{pairing}",
+            view.id
+        );
+    }
     format!(
-        "{NOTICE_TAG} {} waiting{again}: call receive_messages with \
-         notification_id=\"{}\", read, then acknowledge_messages before acting.",
+        "[interlink inbox notice] {} waiting{again}: call receive_messages with \
+         notification_id=\"{}\", read, then acknowledge_messages before acting.{pairing}",
         match view.attention {
             1 => "1 message".to_owned(),
             n => format!("{n} messages"),
@@ -133,7 +144,7 @@ pub fn notice_text(view: &NoticeView) -> String {
 #[must_use]
 pub fn notice_in(prompt: &str) -> Option<&str> {
     const TOKEN: &str = "notification_id=\"";
-    let (_, notice) = prompt.split_once(NOTICE_TAG)?;
+    let (_, notice) = TAGS.iter().find_map(|tag| prompt.split_once(tag))?;
     let line = notice.lines().next()?;
     let (_, id) = line.split_once(TOKEN)?;
     let (id, _) = id.split_once('"')?;
@@ -154,7 +165,14 @@ mod tests {
             attempt: 1,
             offers: 1,
             attention: 1,
+            news: 0,
         };
+        let news = NoticeView {
+            attention: 0,
+            news: 3,
+            ..view.clone()
+        };
+        assert_eq!(notice_in(&notice_text(&news)), Some("00ff00ff"));
         let text = notice_text(&view);
         let around = format!("Another session sent a message:\n{text}\n\nThis came from it.");
         for prompt in [text.as_str(), around.as_str()] {

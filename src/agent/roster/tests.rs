@@ -33,6 +33,7 @@ fn look(memory: &Memory, rosters: &[&[Announcement]], now: UnixMillis) -> Vec<Ro
     let filter = Filter {
         whom: Whom::Everybody,
         known: &known,
+        complete: true,
     };
     let rosters = rosters.iter().map(|list| raw(list)).collect();
     merge(memory, rosters, filter, &StoredMap::new(), now)
@@ -79,6 +80,7 @@ fn what_is_not_signed_by_its_key_is_not_there() {
     let filter = Filter {
         whom: Whom::Everybody,
         known: &known,
+        complete: true,
     };
     assert_eq!(
         merge(&memory, vec![list], filter, &StoredMap::new(), NOW).len(),
@@ -97,6 +99,31 @@ fn a_replayed_announcement_revives_no_session_that_was_seen() {
     let replayed = announced(1, "s", "a", NOW, 0);
     let seen = look(&memory, &[&[replayed]], later);
     assert_eq!(seen[0].presence, Presence::Away { age_ms: 600_000 });
+}
+
+#[test]
+fn who_left_comes_back_with_a_newer_announcement_only() {
+    let memory = Memory::default();
+    let last = [announced(1, "s", "a", NOW, 0)];
+    assert_eq!(look(&memory, &[&last], NOW).len(), 1);
+    let soon = NOW.plus(5_000);
+    assert_eq!(look(&memory, &[&[]], soon), []);
+    // Within the minute and a half that it would still count as live.
+    assert_eq!(look(&memory, &[&last], soon), []);
+    let older = announced(1, "s", "a", NOW.minus(1), 0);
+    assert_eq!(look(&memory, &[&[older]], soon), []);
+    let newer = announced(1, "s", "a", NOW.plus(4_000), 0);
+    let seen = look(&memory, &[&[newer]], soon);
+    assert_eq!(seen[0].presence, Presence::Live { age_ms: 0 });
+}
+
+#[test]
+fn an_announcement_that_is_older_than_a_known_one_makes_nobody_live() {
+    let memory = Memory::default();
+    look(&memory, &[&[announced(1, "s", "a", NOW, 0)]], NOW);
+    let older = announced(1, "s", "a", NOW.minus(30_000), 0);
+    let seen = look(&memory, &[&[older]], NOW.plus(1_000));
+    assert_eq!(seen[0].presence, Presence::Away { age_ms: 1_000 });
 }
 
 #[test]
@@ -124,6 +151,7 @@ fn a_good_bye_in_the_log_closes_the_session_for_every_process() {
     let filter = Filter {
         whom: Whom::Known,
         known: &known,
+        complete: true,
     };
     let seen = merge(&Memory::default(), vec![list], filter, &stored, NOW);
     assert_eq!(seen[0].presence, Presence::Closed);

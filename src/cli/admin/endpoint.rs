@@ -11,7 +11,9 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 
 use super::error::AdminError;
-use super::reader::{BusNumbers, Origin, OutboxView, Running, Source, StoreReader, StoreStatus};
+use super::reader::{
+    BusNumbers, KnownSessionView, Origin, OutboxView, Running, Source, StoreReader, StoreStatus,
+};
 use crate::event::kind::StoreKind;
 use crate::types::limit::MAX_ADMIN_ROWS;
 use crate::wire::admin::{AdminFile, Queues, Records, Status, Verification};
@@ -190,6 +192,11 @@ impl StoreReader for EndpointReader {
     }
 
     fn outbox(&self, _all: bool) -> Result<Vec<OutboxView>, AdminError> {
+        self.expect(StoreKind::Agent)?;
+        Ok(vec![])
+    }
+
+    fn directory(&self) -> Result<Vec<KnownSessionView>, AdminError> {
         self.expect(StoreKind::Agent)?;
         Ok(vec![])
     }

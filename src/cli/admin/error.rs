@@ -7,8 +7,9 @@ use super::super::exit::Exit;
 use super::super::paths::PathsError;
 use super::demo::DemoError;
 use super::endpoint::EndpointError;
+use crate::domain::decide::agent::AgentRefusal;
 use crate::event::kind::EventKind;
-use crate::store::{OpenError, ReadError};
+use crate::store::{CommandError, OpenError, ReadError, SubmitError};
 
 /// See the module's documentation.
 #[derive(Debug, thiserror::Error)]
@@ -46,13 +47,24 @@ pub(super) enum AdminError {
     Signals(#[source] io::Error),
     #[error(transparent)]
     Demo(#[from] DemoError),
+    #[error("there are {stores} identities, and one is to be changed")]
+    Identities { stores: usize },
+    #[error("erasing cannot be undone")]
+    NotConfirmed,
+    #[error("the store takes no command: {0}")]
+    Submit(#[from] SubmitError),
+    #[error(transparent)]
+    Command(#[from] CommandError<AgentRefusal>),
 }
 
 impl AdminError {
     /// How the program ends.
     pub(super) fn exit(&self) -> Exit {
         match self {
-            AdminError::Kind { .. } | AdminError::Positions { .. } => Exit::Usage,
+            AdminError::Kind { .. }
+            | AdminError::Positions { .. }
+            | AdminError::Identities { .. }
+            | AdminError::NotConfirmed => Exit::Usage,
             AdminError::WrongKind { .. }
             | AdminError::UnknownKind { .. }
             | AdminError::NoneOfKind { .. } => Exit::StoreWrongKind,
@@ -81,7 +93,13 @@ impl AdminError {
             }
             AdminError::Open(OpenError::FormatTooNew { .. }) => "use a newer interlink-admin",
             AdminError::Endpoint(_) => "is the bus frozen? `kill -CONT` or restart it",
-            AdminError::Positions { .. } => "choose one with --store PATH",
+            AdminError::NotConfirmed => "say --yes",
+            AdminError::Command(CommandError::Refused(AgentRefusal::StillAdmitted { .. })) => {
+                "remove the peer first: its history is part of what an admitted peer may refer to"
+            }
+            AdminError::Positions { .. } | AdminError::Identities { .. } => {
+                "choose one with --store PATH"
+            }
             AdminError::Kind { .. } => {
                 let names: Vec<_> = EventKind::ALL.iter().map(|k| k.name()).collect();
                 return Some(format!("there are: {}", names.join(", ")));

@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use super::error::AdminError;
 use super::reader::{
-    AgentNumbers, BusNumbers, Origin, OutboxView, RelayView, SessionNumbers, Source, StoreReader,
-    StoreStatus,
+    AgentNumbers, BusNumbers, ClaimView, KnownSessionView, Origin, OutboxView, RelayView,
+    SessionNumbers, Source, StoreReader, StoreStatus,
 };
 use crate::domain::Domain as _;
 use crate::domain::decide::agent::Agent;
 use crate::domain::decide::bus::Bus;
+use crate::domain::machine::destination::Owner;
 use crate::domain::projection::agent::{OpenRow, OutboxRow, RelayRow, RelayState, seq_key};
 use crate::domain::projection::bus::{DropCounter, DropsRow, RosterRow};
 use crate::domain::query::agent as query;
@@ -147,6 +148,11 @@ impl StoreReader for FileReader {
         self.read(|snapshot| Ok(outbox(snapshot, all)?))
     }
 
+    fn directory(&self) -> Result<Vec<KnownSessionView>, AdminError> {
+        self.expect(StoreKind::Agent)?;
+        self.read(|snapshot| Ok(directory(snapshot)?))
+    }
+
     fn verify(&self, progress: &mut dyn FnMut(u64)) -> Result<Verification, AdminError> {
         self.read(|snapshot| {
             let outcome = match self.origin.kind {
@@ -235,6 +241,37 @@ fn is_alive(pid: u32) -> Option<bool> {
 #[cfg(not(unix))]
 fn is_alive(_pid: u32) -> Option<bool> {
     None
+}
+
+fn directory(snapshot: &Snapshot) -> Result<Vec<KnownSessionView>, TableError> {
+    let peers = query::peers(snapshot)?;
+    let name = |key: &PublicKey| {
+        let peer = peers.iter().find(|peer| peer.key == *key);
+        peer.map(|peer| peer.petname.clone())
+    };
+    let known = query::directory(snapshot)?;
+    Ok(known
+        .into_iter()
+        .map(|known| KnownSessionView {
+            session: known.session.to_string(),
+            owner: match known.row.owner() {
+                Owner::One(key) => Some(key.to_string()),
+                Owner::Nobody | Owner::Contested => None,
+            },
+            claims: known
+                .row
+                .claims
+                .iter()
+                .map(|claim| ClaimView {
+                    key: claim.key.to_string(),
+                    petname: name(&claim.key),
+                    heard_at: claim.heard.at.0,
+                    closed: claim.closed.is_some_and(|at| at >= claim.heard.ts),
+                })
+                .collect(),
+            used_at: known.row.used_at.0,
+        })
+        .collect())
 }
 
 fn outbox(snapshot: &Snapshot, all: bool) -> Result<Vec<OutboxView>, TableError> {

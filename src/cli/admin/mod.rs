@@ -1,24 +1,28 @@
 //! `interlink-admin`: the operator's view of stores.
 //!
 //! Every command reads through one trait, `reader::StoreReader`: over a file when nobody owns it,
-//! over the admin endpoint of the bus that owns it otherwise, with the same output. Nothing here
+//! over the admin endpoint of the bus that owns it otherwise, with the same output. Reading never
 //! changes a store; a file that a crash left unrepaired is read through a repaired copy in memory.
+//! What does change an identity's store (`change`) is a record like those of its sessions.
 //!
 //! - `locate`: which stores are meant. - `file`, `endpoint`: the two readers.
 //! - one file a command. - `print`: columns, colour, escaping, closed pipes.
 //!
 //! Standard output carries the answer, standard error what is to be said about it.
 
+mod change;
 mod demo;
 mod endpoint;
 mod error;
 mod file;
+mod forget;
 mod locate;
 mod log;
 mod outbox;
 mod print;
 mod queue;
 mod reader;
+mod sessions;
 mod status;
 mod summary;
 mod verify;
@@ -83,6 +87,12 @@ enum Command {
     Verify,
     /// Watch one message survive two kills, in a temporary folder
     Demo(demo::Args),
+    /// Whose sessions an identity knows; forget one
+    #[command(subcommand)]
+    Sessions(sessions::Args),
+    /// Erase what was exchanged with a key that is not admitted: messages both ways and all that is
+    /// remembered of it
+    ForgetPeer(forget::Args),
 }
 
 /// The program: reads the process's arguments, answers with its exit code.
@@ -125,6 +135,8 @@ fn run(args: Args, printer: &mut Printer) -> Result<u8, AdminError> {
         Command::Queue => queue::run(&targets, printer),
         Command::Outbox(outbox) => outbox::run(&outbox, &targets, printer),
         Command::Verify => verify::run(&targets, printer),
+        Command::Sessions(sessions) => sessions::run(&sessions, &targets, printer),
+        Command::ForgetPeer(forget) => forget::run(&forget, &targets, printer),
         Command::Demo(_) => Ok(()),
     }
     .map(|()| printer.code)

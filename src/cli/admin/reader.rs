@@ -55,6 +55,8 @@ pub(super) trait StoreReader {
     fn queues(&self) -> Result<Queues, AdminError>;
     /// What an identity sends: all of it, or what some relay has not answered for good.
     fn outbox(&self, all: bool) -> Result<Vec<OutboxView>, AdminError>;
+    /// Whose sessions an identity knows.
+    fn directory(&self) -> Result<Vec<KnownSessionView>, AdminError>;
     /// Proves it; `progress` gets the number of records read, now and then.
     fn verify(&self, progress: &mut dyn FnMut(u64)) -> Result<Verification, AdminError>;
 
@@ -194,4 +196,28 @@ pub(super) struct RelayView {
     pub(super) reason: Option<String>,
     /// Whether the relay dropped older mail for it.
     pub(super) dropped: Option<bool>,
+}
+
+/// A session that was seen announced.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct KnownSessionView {
+    pub(super) session: String,
+    /// The key that owns it; absent when several were seen at once.
+    pub(super) owner: Option<String>,
+    /// Who claims it, in order of the first sighting.
+    pub(super) claims: Vec<ClaimView>,
+    /// When it was seen or written to last, Unix milliseconds.
+    pub(super) used_at: u64,
+}
+
+/// A key that claims a session.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct ClaimView {
+    pub(super) key: String,
+    /// Its local name, while it is admitted.
+    pub(super) petname: Option<String>,
+    /// When it was heard last, as far as that is recorded, Unix milliseconds.
+    pub(super) heard_at: u64,
+    /// Whether it said good-bye and was not heard since.
+    pub(super) closed: bool,
 }

@@ -149,15 +149,16 @@ pub enum Unresolved {
     },
     /// Several keys announced the id at once.
     #[error(
-        "several peers claim the session id {session:?}; name peer and session, or let the \
-         operator run interlink-admin sessions clear"
+        "several peers claim the session id {:?}; name peer and session, or let the \
+         operator run interlink-admin sessions clear",
+        .session.as_str()
     )]
     Contested {
         /// The id.
         session: SessionId,
     },
     /// The owner of the session was revoked.
-    #[error("session {session:?} belongs to key {key}, which is not an admitted peer")]
+    #[error("session {:?} belongs to key {key}, which is not an admitted peer", .session.as_str())]
     Revoked {
         /// The id.
         session: SessionId,

@@ -56,12 +56,14 @@ pub struct Notice {
     pub due: UnixMillis,
 }
 
-/// What waits in the mailbox.
+/// What waits for a session's reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Waiting {
     /// Unread messages that are worth waking somebody.
     pub attention: usize,
-    /// Position of the newest of them.
+    /// What is new about pairing.
+    pub news: usize,
+    /// Position of the newest of them all.
     pub newest: Seq,
 }
 
@@ -139,7 +141,7 @@ pub fn turn(
 /// What to do now.
 #[must_use]
 pub fn next(notice: Option<&Notice>, waiting: Waiting, now: UnixMillis) -> NextNotice {
-    if waiting.attention == 0 {
+    if waiting.attention == 0 && waiting.news == 0 {
         return NextNotice::Idle;
     }
     let Some(notice) = notice else {
@@ -181,6 +183,8 @@ pub struct NoticeView {
     pub offers: u32,
     /// Unread messages that are worth waking somebody.
     pub attention: usize,
+    /// What is new about pairing: it is in the pairing lists, not in the mailbox.
+    pub news: usize,
 }
 
 /// Answer to the question what to do about waking the host.

@@ -98,6 +98,15 @@ pub fn presence(heard: Heard, closed: Option<UnixMillis>, now: UnixMillis) -> Pr
     }
 }
 
+/// What a session is whose relays show an older announcement than the known one: the newer one was withdrawn, or never reached these relays. It may be asleep; it is not live.
+#[must_use]
+pub fn outdated(heard: Heard, closed: Option<UnixMillis>, now: UnixMillis) -> Presence {
+    match presence(heard, closed, now) {
+        Presence::Live { age_ms } => Presence::Away { age_ms },
+        other => other,
+    }
+}
+
 /// Whether a sighting is worth a record: the first one, the last one (the session is not live any
 /// more, so this signature is what a replay would have to beat), and now and then in between. Never
 /// one for each heartbeat.
@@ -179,6 +188,7 @@ mod tests {
         assert_eq!(hear(Some(last), NOW.minus(30_000), 0, later), last);
         // Nor to somebody who never heard of the session.
         assert!(!is_live(hear(None, NOW, 0, later), later));
+        assert!(matches!(outdated(last, None, NOW), Presence::Away { .. }));
         // A restart of the session does.
         assert!(is_live(hear(Some(last), later, 0, later), later));
     }

@@ -27,6 +27,7 @@ fn the_schedule_of_notices() {
     };
     let mail = |newest| Waiting {
         attention: 1,
+        news: 0,
         newest: Seq(newest),
     };
     let none = Waiting::default();
@@ -219,6 +220,7 @@ fn what_stands_in_the_hosts_own_queue_is_not_queued_again_soon() {
     };
     let mail = Waiting {
         attention: 1,
+        news: 0,
         newest: Seq(9),
     };
     let later = |ms| UnixMillis(T + ms);

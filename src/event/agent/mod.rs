@@ -8,14 +8,17 @@
 //! - `outbox`: signed messages on their way to relays.
 //! - `mailbox`: received messages, replay protection, wake-up notices.
 //! - `directory`: whose sessions there are, and what is not to be remembered.
+//! - `pairing`: how strangers become peers.
 //! - `host`: how a session's host can be woken.
 
 mod directory;
 mod host;
 mod mailbox;
 mod outbox;
+mod pairing;
 mod policy;
 
+pub(crate) use directory::directory_event;
 pub use directory::{
     ExpiredDismissed, ForgetReason, PeerForgotten, SessionClosed, SessionsForgotten, SessionsSeen,
     Sighting,
@@ -28,6 +31,12 @@ pub use mailbox::{
 pub use outbox::{
     AttemptError, MailKind, MailStatus, OutboxAccepted, OutboxAttempted, OutboxQueued,
     OutboxRefused, OutboxResigned,
+};
+pub(crate) use pairing::pairing_event;
+pub use pairing::{
+    ConflictReason, ConsentDeclined, KeyBlocked, KeyUnblocked, KnockAnswered, KnockEnd,
+    KnockReceived, KnockResolved, OutboxRequeued, PairConflictResolved, PairConflicted,
+    PairNewsSeen, PairRequestEnded, PairRequested, Question, RequestEnd,
 };
 pub use policy::{
     LeaseReleased, LeaseTaken, Origin, PeerAdded, PeerRemoved, PeersFileAdopted, PeersPublished,
@@ -111,6 +120,19 @@ agent_events!(
     SessionsForgotten,
     ExpiredDismissed,
     PeerForgotten,
+    // Pairing.
+    PairRequested,
+    PairRequestEnded,
+    KnockReceived,
+    KnockResolved,
+    KnockAnswered,
+    PairConflicted,
+    PairConflictResolved,
+    KeyBlocked,
+    KeyUnblocked,
+    PairNewsSeen,
+    OutboxRequeued,
+    ConsentDeclined,
     HostChanged,
 );
 

@@ -15,6 +15,8 @@ pub enum Origin {
     Tool,
     /// The administration tool.
     Admin,
+    /// A human whom the host asked on behalf of a session.
+    Human,
 }
 
 impl Origin {
@@ -25,6 +27,7 @@ impl Origin {
             Origin::File => "file",
             Origin::Tool => "tool",
             Origin::Admin => "admin",
+            Origin::Human => "human",
         }
     }
 }

@@ -1,7 +1,7 @@
 //! One relay wants to do harm, another is fine: mail goes on through the good one, the bad one is
 //! asked at a bounded pace, and nothing that it says grows this process.
 
-mod server;
+pub(crate) mod server;
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -384,10 +384,7 @@ fn announced(seed: u8, session: &str) -> Value {
         session_id: session.into(),
         ..SessionInfo::default()
     };
-    let now = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap();
-    let ts = UnixMillis(u64::try_from(now.as_millis()).unwrap());
+    let ts = UnixMillis(crate::relays::now_ms());
     let announcement = Announcement::sign(&identity, "n".into(), info, ts);
     serde_json::to_value(announcement).unwrap()
 }
@@ -449,4 +446,32 @@ fn keys_of_deliveries_go_back_as_they_came_and_only_to_their_relay() {
         assert!(odd.iter().any(|key| ack["ack"] == *key), "{ack}");
     }
     scene.mail_goes_on("and later");
+}
+
+/// Takes the time that it needs: the process has to stand still for longer than a busy machine
+/// would make it.
+#[test]
+fn who_stood_still_for_long_asks_and_announces_anew_at_once() {
+    if std::env::var_os("INTERLINK_LONG").is_none_or(|v| v != "1") {
+        return;
+    }
+    let relay = Hostile::start(dull);
+    let home = Home::new(1);
+    let agent = home.start(&relay.url(), "s");
+    let seen = Arc::clone(&relay.seen);
+    eventually("the first poll", || (count(&seen.recv) > 0).then_some(()));
+    agent.signal("STOP");
+    std::thread::sleep(Duration::from_secs(31));
+    let (polls, announced) = (count(&seen.recv), count(&seen.announce));
+    let woke = Instant::now();
+    agent.signal("CONT");
+    eventually("a new poll and a new announcement", || {
+        (count(&seen.recv) > polls && count(&seen.announce) > announced).then_some(())
+    });
+    assert!(
+        woke.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        woke.elapsed()
+    );
+    assert!(agent.stderr().contains("connecting anew"));
 }

@@ -1,5 +1,6 @@
 //! Every parser of foreign bytes, driven by noise and by damaged originals.
 
+mod bus;
 mod targets;
 
 use interlink::crypto::sign::SigningIdentity;

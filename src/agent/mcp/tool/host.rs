@@ -414,5 +414,6 @@ async fn notice_of(core: &Core, id: &str) -> Result<String, ToolError> {
         attempt: 1,
         offers: 0,
         attention: totals.attention,
+        news: totals.news.count,
     }))
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::directory::DirectoryCommand;
 use super::host::HostCommand;
+use super::pairing::command::{PairingCommand, PairingRefusal, PairingReply};
 use crate::domain::machine::notice::NoticeStep;
 use crate::event::agent::{AttemptError, MailKind, MailStatus, NoticePath, Origin};
 use crate::types::id::{MsgId, PublicKey, SessionId};
@@ -321,6 +322,8 @@ pub enum AgentCommand {
     },
     /// What is remembered of others, and what is not to be any more.
     Directory(DirectoryCommand),
+    /// Something about pairing.
+    Pairing(PairingCommand),
 }
 
 /// What became of an arriving message.
@@ -406,6 +409,8 @@ pub enum AgentReply {
         /// Whether anything changed.
         changed: bool,
     },
+    /// Something about pairing.
+    Pairing(PairingReply),
 }
 
 /// Why an identity's store refuses a command. Nothing was written.
@@ -532,4 +537,7 @@ pub enum AgentRefusal {
     /// A notice id is not eight lowercase hexadecimal digits.
     #[error("a notice id has 8 lowercase hexadecimal digits")]
     NoticeId,
+    /// Something about pairing.
+    #[error(transparent)]
+    Pairing(#[from] PairingRefusal),
 }

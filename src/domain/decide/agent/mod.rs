@@ -12,6 +12,7 @@ mod host;
 mod mailbox;
 mod notice;
 mod outbox;
+mod pairing;
 mod policy;
 
 #[cfg(test)]
@@ -22,6 +23,7 @@ use std::ops::ControlFlow;
 pub use command::*;
 pub use directory::DirectoryCommand;
 pub use host::HostCommand;
+pub use pairing::command::*;
 
 use crate::domain::projection::Projection;
 use crate::domain::projection::agent::{self as rows, MailRow, OutboxRow, seq_key};
@@ -145,6 +147,7 @@ impl Domain for Agent {
                 changed(floor.map(|floor| ReplayForgotten { floor }.into()))
             }
             AgentCommand::Directory(command) => directory::decide(tables, command),
+            AgentCommand::Pairing(command) => pairing::decide(view, command),
         }
     }
 
@@ -155,6 +158,7 @@ impl Domain for Agent {
                 wish.body.len()
             }
             AgentCommand::Resign { body, .. } => body.len(),
+            AgentCommand::Pairing(command) => command.weight(),
             _ => 0,
         }
     }
@@ -169,6 +173,7 @@ impl Domain for Agent {
         match event {
             AgentEvent::OutboxResigned(e) => std::slice::from_ref(&e.replaced),
             AgentEvent::PeerForgotten(e) => &e.bodies,
+            AgentEvent::OutboxRequeued(e) => std::slice::from_ref(&e.replaced),
             _ => &[],
         }
     }
@@ -220,6 +225,7 @@ fn lease_of(command: &AgentCommand) -> Option<&Lease> {
         AgentCommand::Receive(wish) | AgentCommand::ReceiveAfter { receive: wish, .. } => {
             Some(&wish.lease)
         }
+        AgentCommand::Pairing(command) => command.lease(),
         AgentCommand::TakeLease { .. }
         | AgentCommand::ImportPeers { .. }
         | AgentCommand::AdoptPeersFile { .. }

@@ -7,7 +7,7 @@ use crate::domain::machine::notice::{
     NextNotice, NoticePhase, NoticeStep, NoticeView, next, offer_ms, retry_ms,
 };
 use crate::domain::projection::agent::{NoticeRow, UnreadRow, key, seq_key};
-use crate::domain::query::agent::{notice as current, unread_totals};
+use crate::domain::query::agent::{news, notice as current, unread_totals};
 use crate::domain::tables::{TableError, TableId, TableReader, scan_rows};
 use crate::event::agent::{AgentEvent, NoticeChange, NoticeChanged, NoticePath};
 use crate::types::id::SessionId;
@@ -41,10 +41,10 @@ pub(super) fn reserve(tables: &dyn TableReader, command: &AgentCommand) -> Decid
     if !is_notice_id(id) {
         return refuse(AgentRefusal::NoticeId);
     }
-    let totals = unread_totals(tables, &lease.session)?;
+    let waiting = unread_totals(tables, &lease.session)?.waiting();
     let row = current(tables, &lease.session)?;
     let schedule = row.as_ref().map(NoticeRow::schedule);
-    let (again, attempt) = match next(schedule.as_ref(), totals.waiting(), *now) {
+    let (again, attempt) = match next(schedule.as_ref(), waiting, *now) {
         NextNotice::Idle => return nothing(AgentReply::Notice(NoticeStep::Idle)),
         NextNotice::Wait { until } => {
             return nothing(AgentReply::Notice(NoticeStep::Wait { until }));
@@ -58,13 +58,14 @@ pub(super) fn reserve(tables: &dyn TableReader, command: &AgentCommand) -> Decid
         unanswered: again.as_ref().and_then(|row| row.accepted),
         attempt,
         offers: again.as_ref().map_or(0, |row| row.offers),
-        attention: totals.attention,
+        attention: waiting.attention,
+        news: waiting.news,
     };
     let own = retry_ms(attempt);
     let wait = patience_ms.map_or(own, |patience| patience.min(own));
     let reserved = NoticeChange::Reserved {
         path: *path,
-        covered: totals.newest,
+        covered: waiting.newest,
         attempt,
         due: now.plus(wait),
     };
@@ -106,7 +107,8 @@ pub(super) fn observe(
     let Some(row) = row.filter(|row| reset || id == Some(row.id.as_str())) else {
         return changed(None);
     };
-    let covered = unread_totals(tables, session)?.newest.max(row.covered);
+    let waiting = unread_totals(tables, session)?.waiting();
+    let covered = waiting.newest.max(row.covered);
     let mut events = vec![];
     // An id that came back proves the way it went.
     if id == Some(row.id.as_str()) {
@@ -131,10 +133,29 @@ pub(super) fn after_acknowledge(
     session: &SessionId,
     acknowledged: &[Seq],
 ) -> Result<Option<AgentEvent>, TableError> {
+    after(tables, session, acknowledged, Seq::ZERO)
+}
+
+/// So does seeing all that is new about pairing, when no mail is left of what it speaks for.
+pub(super) fn after_news(
+    tables: &dyn TableReader,
+    session: &SessionId,
+    seen: Seq,
+) -> Result<Option<AgentEvent>, TableError> {
+    after(tables, session, &[], seen)
+}
+
+fn after(
+    tables: &dyn TableReader,
+    session: &SessionId,
+    acknowledged: &[Seq],
+    seen: Seq,
+) -> Result<Option<AgentEvent>, TableError> {
     let Some(row) = current(tables, session)?.filter(|row| !row.observed) else {
         return Ok(None);
     };
-    let mut left = false;
+    let news = news(tables, session)?;
+    let mut left = news.iter().any(|n| n.seq > seen && n.seq <= row.covered);
     let table = TableId::MailboxUnread;
     let prefix = key::session(session);
     scan_rows::<UnreadRow>(tables, table, &prefix, |rest, unread| {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::pairing::end_request;
 use super::{
     AgentCommand, AgentRefusal, AgentReply, Decided, ImportOutcome, Lease, changed, done, granted,
     nothing, refuse,
@@ -13,7 +14,7 @@ use crate::domain::query::agent::{
 use crate::domain::tables::{TableError, TableReader};
 use crate::event::agent::{
     AgentEvent, LeaseReleased, LeaseTaken, Origin, PeerAdded, PeerRemoved, PeersFileAdopted,
-    PeersPublished,
+    PeersPublished, RequestEnd,
 };
 use crate::types::id::PublicKey;
 use crate::types::limit::{MAX_PATH_BYTES, MAX_PEERS, MAX_PETNAME_BYTES};
@@ -70,13 +71,50 @@ pub(super) fn lease(tables: &dyn TableReader, command: &AgentCommand) -> Decided
     }
 }
 
-fn acceptable(petname: &str) -> Result<(), AgentRefusal> {
+pub(super) fn acceptable(petname: &str) -> Result<(), AgentRefusal> {
     Petname::parse(petname)
         .map(drop)
         .map_err(|source| AgentRefusal::Petname {
             petname: super::cut(petname, MAX_PETNAME_BYTES),
             source,
         })
+}
+
+/// How a key stands, or would.
+pub(super) enum Admission {
+    /// It is admitted under this name.
+    Known(String),
+    /// It can be admitted.
+    New(PeerAdded),
+}
+
+/// What admitting a key under a name comes to. A key that is admitted keeps the name it has, and a
+/// name that another key has is refused: neither is ever moved.
+pub(super) fn admit(
+    tables: &dyn TableReader,
+    petname: &str,
+    key: &PublicKey,
+    origin: Origin,
+) -> Result<Result<Admission, AgentRefusal>, TableError> {
+    if let Some(known) = peer_by_key(tables, key)? {
+        return Ok(Ok(Admission::Known(known.petname)));
+    }
+    granted!(acceptable(petname));
+    let all = peers(tables)?;
+    if let Some(holder) = all.iter().find(|peer| peer.petname == petname) {
+        return Ok(Err(AgentRefusal::PetnameTaken {
+            petname: petname.to_owned(),
+            key: holder.key,
+        }));
+    }
+    if all.len() >= MAX_PEERS {
+        return Ok(Err(AgentRefusal::TooManyPeers));
+    }
+    Ok(Ok(Admission::New(PeerAdded {
+        petname: petname.to_owned(),
+        key: *key,
+        origin,
+    })))
 }
 
 pub(super) fn add(
@@ -86,32 +124,19 @@ pub(super) fn add(
     origin: Origin,
 ) -> Decided {
     granted!(acceptable(petname));
-    if let Some(known) = peer_by_key(tables, key)? {
-        if known.petname == petname {
-            return nothing(AgentReply::PeerAdded { changed: false });
+    match granted!(admit(tables, petname, key, origin)?) {
+        Admission::Known(known) if known == petname => {
+            nothing(AgentReply::PeerAdded { changed: false })
         }
-        return refuse(AgentRefusal::KeyKnown {
-            petname: known.petname,
+        Admission::Known(known) => refuse(AgentRefusal::KeyKnown {
+            petname: known,
             key: *key,
-        });
+        }),
+        Admission::New(added) => {
+            let reply = AgentReply::PeerAdded { changed: true };
+            done(vec![added.into()], reply)
+        }
     }
-    let all = peers(tables)?;
-    if let Some(holder) = all.iter().find(|peer| peer.petname == petname) {
-        return refuse(AgentRefusal::PetnameTaken {
-            petname: petname.to_owned(),
-            key: holder.key,
-        });
-    }
-    if all.len() >= MAX_PEERS {
-        return refuse(AgentRefusal::TooManyPeers);
-    }
-    let added = PeerAdded {
-        petname: petname.to_owned(),
-        key: *key,
-        origin,
-    };
-    let reply = AgentReply::PeerAdded { changed: true };
-    done(vec![added.into()], reply)
 }
 
 pub(super) fn remove(tables: &dyn TableReader, petname: &str, origin: Origin) -> Decided {
@@ -126,7 +151,18 @@ pub(super) fn remove(tables: &dyn TableReader, petname: &str, origin: Origin) ->
     let reply = AgentReply::PeerRemoved {
         key: Some(peer.key),
     };
-    done(vec![removed.into()], reply)
+    let mut events = vec![removed.into()];
+    events.extend(call_off(tables, &peer.key, origin)?);
+    done(events, reply)
+}
+
+/// A key that is revoked does not come back by accepting what it was asked before.
+fn call_off(
+    tables: &dyn TableReader,
+    key: &PublicKey,
+    origin: Origin,
+) -> Result<Vec<AgentEvent>, TableError> {
+    end_request(tables, key, RequestEnd::Cancelled, None, Some(origin))
 }
 
 /// One identity has one allowlist file: two would contradict each other, and each would undo what
@@ -199,6 +235,10 @@ pub(super) fn import(
             }
             .into(),
         );
+        // Not for a key that only gets another name.
+        if !outcome.added.iter().any(|(_, added)| *added == key) {
+            events.extend(call_off(tables, &key, origin)?);
+        }
     }
     for (petname, key) in outcome.added.iter().cloned() {
         events.push(

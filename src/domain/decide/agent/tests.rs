@@ -1,5 +1,6 @@
 mod directory;
 mod model;
+mod pairing;
 mod rig;
 
 use rig::{DAY, HOUR, Rig, key, msg, session};

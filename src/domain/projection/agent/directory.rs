@@ -15,7 +15,7 @@ use crate::domain::machine::destination::Owner;
 use crate::domain::machine::presence::Heard;
 use crate::domain::tables::{TableError, TableId, Tables, get_row, put_row, scan_rows};
 use crate::event::Recorded;
-use crate::event::agent::{AgentEvent, OutboxQueued, SessionClosed, SessionsSeen};
+use crate::event::agent::{AgentEvent, OutboxQueued, SessionClosed, SessionsSeen, pairing_event};
 use crate::types::id::{PublicKey, SessionId};
 use crate::types::limit::{MAX_CLAIMANTS, MAX_DIRECTORY_PER_KEY, MAX_DIRECTORY_SESSIONS};
 use crate::types::seq::Seq;
@@ -95,6 +95,8 @@ impl Projection<AgentEvent> for Directory {
             }
             AgentEvent::PeerForgotten(e) if e.last => forget(tables, &e.key),
             AgentEvent::PeerForgotten(_)
+            | AgentEvent::OutboxRequeued(_)
+            | pairing_event!()
             | AgentEvent::PeerAdded(_)
             | AgentEvent::PeerRemoved(_)
             | AgentEvent::PeersPublished(_)

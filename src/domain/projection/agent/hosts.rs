@@ -97,7 +97,19 @@ impl Projection<AgentEvent> for Hosts {
             | AgentEvent::SessionClosed(_)
             | AgentEvent::SessionsForgotten(_)
             | AgentEvent::ExpiredDismissed(_)
-            | AgentEvent::PeerForgotten(_) => Ok(()),
+            | AgentEvent::PeerForgotten(_)
+            | AgentEvent::PairRequested(_)
+            | AgentEvent::PairRequestEnded(_)
+            | AgentEvent::KnockReceived(_)
+            | AgentEvent::KnockResolved(_)
+            | AgentEvent::KnockAnswered(_)
+            | AgentEvent::PairConflicted(_)
+            | AgentEvent::PairConflictResolved(_)
+            | AgentEvent::KeyBlocked(_)
+            | AgentEvent::KeyUnblocked(_)
+            | AgentEvent::PairNewsSeen(_)
+            | AgentEvent::OutboxRequeued(_)
+            | AgentEvent::ConsentDeclined(_) => Ok(()),
         }
     }
 }

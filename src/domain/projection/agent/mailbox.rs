@@ -15,6 +15,7 @@ use crate::domain::tables::{TableId, Tables, get_row, put_row, scan_rows};
 use crate::event::Recorded;
 use crate::event::agent::{
     Acknowledged, AgentEvent, MailKind, MailStatus, PeerForgotten, Received, SessionClosed,
+    pairing_event,
 };
 use crate::types::id::{MsgId, PublicKey, SessionId};
 use crate::types::route::Route;
@@ -137,7 +138,9 @@ impl Projection<AgentEvent> for Mailbox {
             | AgentEvent::SessionsSeen(_)
             | AgentEvent::SessionClosed(_)
             | AgentEvent::SessionsForgotten(_)
-            | AgentEvent::ExpiredDismissed(_) => Ok(()),
+            | AgentEvent::ExpiredDismissed(_)
+            | AgentEvent::OutboxRequeued(_)
+            | pairing_event!() => Ok(()),
         }
     }
 }
@@ -325,7 +328,9 @@ impl Projection<AgentEvent> for Routes {
             | AgentEvent::SessionsSeen(_)
             | AgentEvent::SessionsForgotten(_)
             | AgentEvent::ExpiredDismissed(_)
-            | AgentEvent::PeerForgotten(_) => {}
+            | AgentEvent::PeerForgotten(_)
+            | AgentEvent::OutboxRequeued(_)
+            | pairing_event!() => {}
         }
         Ok(())
     }

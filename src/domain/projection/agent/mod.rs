@@ -11,6 +11,8 @@ mod hosts;
 mod mailbox;
 mod notices;
 mod outbox;
+mod pair_news;
+mod pairing;
 mod policy;
 mod replay;
 mod tasks;
@@ -20,6 +22,8 @@ pub use hosts::{HandoffFailure, HostRow, Hosts};
 pub use mailbox::{MailRow, Mailbox, RouteRow, Routes, TaskRow, UnreadRow, UpdateRef};
 pub use notices::{NoticeRow, Notices};
 pub use outbox::{Failure, OpenRow, Outbox, OutboxRow, RelayRow, RelayState, Sent};
+pub use pair_news::{NewsKind, NewsRow, PairNews};
+pub use pairing::{AnsweredRow, BlockedRow, ConflictRow, InboundRow, OutboundRow, Pairing};
 pub use policy::{
     Holder, PeerRow, Peers, PeersFile, PeersFileRow, PublishedRow, SessionRow, Sessions, Standing,
 };
@@ -37,7 +41,7 @@ use crate::types::seq::Seq;
 /// Every projection of an agent store, in the order in which they see a record.
 pub const ALL: &[&dyn Projection<AgentEvent>] = &[
     &Peers, &PeersFile, &Sessions, &Outbox, &Mailbox, &Routes, &Replay, &Expired, &Notices,
-    &Directory, &Tasks, &Hosts,
+    &Directory, &Tasks, &Pairing, &PairNews, &Hosts,
 ];
 
 /// Value of an index table: the position of the record that a row is about.
@@ -97,8 +101,8 @@ pub mod key {
         KeyBuilder::new().fixed(&[1]).fixed(sha256).build()
     }
 
-    /// Prefix of what belongs to a session in `mailbox_unread`, `mailbox_tasks`, `routes`
-    /// and `tasks`.
+    /// Prefix of what belongs to a session in `mailbox_unread`, `mailbox_tasks`, `routes`,
+    /// `tasks` and `pair_news`.
     #[must_use]
     pub fn session(session: &SessionId) -> Vec<u8> {
         of_session(session).build()
@@ -123,7 +127,7 @@ pub mod key {
             .build()
     }
 
-    /// Key in `mailbox_unread`.
+    /// Key in `mailbox_unread` and `pair_news`.
     #[must_use]
     pub fn unread(session: &SessionId, seq: Seq) -> Vec<u8> {
         of_session(session).number(seq.0).build()
@@ -160,7 +164,7 @@ pub mod key {
         of_session(session).fixed(from.as_bytes()).build()
     }
 
-    /// Key in `replay` and `expired`.
+    /// Key in `replay`, `expired` and `pair_answered`.
     #[must_use]
     pub fn sender_msg(from: &PublicKey, msg_id: &MsgId) -> Vec<u8> {
         KeyBuilder::new()

@@ -6,7 +6,7 @@ use super::{ApplyError, Projection, inconsistent};
 use crate::domain::machine::notice::{Notice, NoticePhase};
 use crate::domain::tables::{TableId, Tables, get_row, put_row};
 use crate::event::Recorded;
-use crate::event::agent::{AgentEvent, NoticeChange, NoticeChanged, NoticePath};
+use crate::event::agent::{AgentEvent, NoticeChange, NoticeChanged, NoticePath, pairing_event};
 use crate::types::seq::Seq;
 use crate::types::time::UnixMillis;
 
@@ -102,7 +102,9 @@ impl Projection<AgentEvent> for Notices {
             | AgentEvent::SessionClosed(_)
             | AgentEvent::SessionsForgotten(_)
             | AgentEvent::ExpiredDismissed(_)
-            | AgentEvent::PeerForgotten(_) => Ok(()),
+            | AgentEvent::PeerForgotten(_)
+            | AgentEvent::OutboxRequeued(_)
+            | pairing_event!() => Ok(()),
         }
     }
 }

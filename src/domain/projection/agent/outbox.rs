@@ -6,7 +6,7 @@ use super::{ApplyError, Projection, SeqRow, inconsistent};
 use crate::domain::tables::{TableId, Tables, get_row, put_row};
 use crate::event::Recorded;
 use crate::event::agent::{
-    AgentEvent, AttemptError, MailKind, MailStatus, OutboxQueued, PeerForgotten,
+    AgentEvent, AttemptError, MailKind, MailStatus, OutboxQueued, PeerForgotten, pairing_event,
 };
 use crate::types::id::{MsgId, PublicKey, SessionId};
 use crate::types::seq::Seq;
@@ -74,6 +74,14 @@ pub struct RelayRow {
     pub state: RelayState,
 }
 
+fn untried(relays: &[String]) -> Vec<RelayRow> {
+    let relay = |url: &String| RelayRow {
+        url: url.clone(),
+        state: RelayState::untried(),
+    };
+    relays.iter().map(relay).collect()
+}
+
 /// How far a message came, over all its relays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
@@ -132,10 +140,6 @@ pub struct OutboxRow {
 
 impl OutboxRow {
     fn new(e: &OutboxQueued, rec: &Recorded<AgentEvent>) -> OutboxRow {
-        let relay = |url: &String| RelayRow {
-            url: url.clone(),
-            state: RelayState::untried(),
-        };
         OutboxRow {
             session: e.session.clone(),
             msg_id: e.msg_id.clone(),
@@ -150,7 +154,7 @@ impl OutboxRow {
             body: rec.seq,
             len: e.len,
             sha256: e.sha256,
-            relays: e.relays.iter().map(relay).collect(),
+            relays: untried(&e.relays),
         }
     }
 
@@ -267,6 +271,15 @@ impl Projection<AgentEvent> for Outbox {
                 row.sha256 = e.sha256;
             }),
             AgentEvent::PeerForgotten(e) => forget(tables, e),
+            AgentEvent::OutboxRequeued(e) => change(tables, e.message, |row| {
+                row.session = e.session.clone();
+                row.to_session = e.to_session.clone();
+                row.ts = e.ts;
+                row.body = rec.seq;
+                row.len = e.len;
+                row.sha256 = e.sha256;
+                row.relays = untried(&e.relays);
+            }),
             AgentEvent::PeerAdded(_)
             | AgentEvent::PeerRemoved(_)
             | AgentEvent::PeersPublished(_)
@@ -283,7 +296,8 @@ impl Projection<AgentEvent> for Outbox {
             | AgentEvent::SessionsSeen(_)
             | AgentEvent::SessionClosed(_)
             | AgentEvent::SessionsForgotten(_)
-            | AgentEvent::ExpiredDismissed(_) => Ok(()),
+            | AgentEvent::ExpiredDismissed(_)
+            | pairing_event!() => Ok(()),
         }
     }
 }

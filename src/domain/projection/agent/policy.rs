@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{ApplyError, Projection, inconsistent, key};
 use crate::domain::tables::{TableId, Tables, get_row, put_row, scan_rows};
 use crate::event::Recorded;
-use crate::event::agent::{AgentEvent, Origin};
+use crate::event::agent::{AgentEvent, Origin, pairing_event};
 use crate::types::limit::MAX_PEERS;
 use crate::types::seq::Seq;
 use crate::types::time::UnixMillis;
@@ -123,7 +123,9 @@ impl Projection<AgentEvent> for Peers {
             | AgentEvent::SessionClosed(_)
             | AgentEvent::SessionsForgotten(_)
             | AgentEvent::ExpiredDismissed(_)
-            | AgentEvent::PeerForgotten(_) => {}
+            | AgentEvent::PeerForgotten(_)
+            | AgentEvent::OutboxRequeued(_)
+            | pairing_event!() => {}
         }
         Ok(())
     }
@@ -203,7 +205,9 @@ impl Projection<AgentEvent> for PeersFile {
             | AgentEvent::SessionClosed(_)
             | AgentEvent::SessionsForgotten(_)
             | AgentEvent::ExpiredDismissed(_)
-            | AgentEvent::PeerForgotten(_) => {}
+            | AgentEvent::PeerForgotten(_)
+            | AgentEvent::OutboxRequeued(_)
+            | pairing_event!() => {}
         }
         Ok(())
     }
@@ -286,7 +290,9 @@ impl Projection<AgentEvent> for Sessions {
             | AgentEvent::SessionClosed(_)
             | AgentEvent::SessionsForgotten(_)
             | AgentEvent::ExpiredDismissed(_)
-            | AgentEvent::PeerForgotten(_) => return Ok(()),
+            | AgentEvent::PeerForgotten(_)
+            | AgentEvent::OutboxRequeued(_)
+            | pairing_event!() => return Ok(()),
         };
         let key = session.as_str().as_bytes();
         let old: Option<SessionRow> = get_row(tables, TableId::Sessions, key)?;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{ApplyError, Projection, inconsistent, key};
 use crate::domain::tables::{TableId, Tables, get_row, put_row, scan_rows};
 use crate::event::Recorded;
-use crate::event::agent::AgentEvent;
+use crate::event::agent::{AgentEvent, pairing_event};
 use crate::types::id::{MsgId, PublicKey, SessionId};
 use crate::types::limit::MAX_EXPIRED_ROWS;
 use crate::types::seq::Seq;
@@ -70,7 +70,9 @@ impl Projection<AgentEvent> for Replay {
             | AgentEvent::OutboxResigned(_)
             | AgentEvent::ReceivedExpired(_)
             | AgentEvent::Acknowledged(_)
-            | AgentEvent::NoticeChanged(_) => Ok(()),
+            | AgentEvent::NoticeChanged(_)
+            | AgentEvent::OutboxRequeued(_)
+            | pairing_event!() => Ok(()),
         }
     }
 }
@@ -195,7 +197,9 @@ impl Projection<AgentEvent> for Expired {
             | AgentEvent::SessionsSeen(_)
             | AgentEvent::SessionClosed(_)
             | AgentEvent::SessionsForgotten(_)
-            | AgentEvent::PeerForgotten(_) => Ok(()),
+            | AgentEvent::PeerForgotten(_)
+            | AgentEvent::OutboxRequeued(_)
+            | pairing_event!() => Ok(()),
         }
     }
 }

@@ -13,7 +13,7 @@ use super::directory::forget_keyed;
 use super::{ApplyError, Projection, key};
 use crate::domain::tables::{TableError, TableId, Tables, get_row, put_row, scan_rows};
 use crate::event::Recorded;
-use crate::event::agent::{AgentEvent, MailKind, MailStatus};
+use crate::event::agent::{AgentEvent, MailKind, MailStatus, pairing_event};
 use crate::types::id::{PublicKey, SessionId};
 use crate::types::limit::MAX_TASKS_PER_SESSION;
 use crate::types::seq::Seq;
@@ -174,6 +174,8 @@ impl Projection<AgentEvent> for Tasks {
             },
             AgentEvent::PeerForgotten(e) if e.last => forget_keyed(tables, TableId::Tasks, &e.key),
             AgentEvent::PeerForgotten(_)
+            | AgentEvent::OutboxRequeued(_)
+            | pairing_event!()
             | AgentEvent::PeerAdded(_)
             | AgentEvent::PeerRemoved(_)
             | AgentEvent::PeersPublished(_)

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use super::OutMail;
+use super::{NewsTotals, OutMail, news_totals};
 use crate::domain::machine::notice::Waiting;
 use crate::domain::projection::agent::{
     ExpiredRow, FloorRow, MailRow, NoticeRow, OutboxRow, ReplayRow, RouteRow, SeqRow, UnreadRow,
     key, seq_key,
 };
 use crate::domain::tables::{TableError, TableId, TableReader, get_row, scan_rows};
+use crate::event::agent::MailKind;
 use crate::types::id::{MsgId, PublicKey, SessionId};
 use crate::types::route::Route;
 use crate::types::seq::Seq;
@@ -148,6 +149,8 @@ pub struct UnreadTotals {
     pub attention: usize,
     /// Position of the newest of these.
     pub newest: Seq,
+    /// What is new about pairing.
+    pub news: NewsTotals,
 }
 
 impl UnreadTotals {
@@ -156,7 +159,12 @@ impl UnreadTotals {
     pub const fn waiting(&self) -> Waiting {
         Waiting {
             attention: self.attention,
-            newest: self.newest,
+            news: self.news.count,
+            newest: if self.news.newest.0 > self.newest.0 {
+                self.news.newest
+            } else {
+                self.newest
+            },
         }
     }
 }
@@ -170,7 +178,10 @@ pub fn unread_totals(
     tables: &dyn TableReader,
     session: &SessionId,
 ) -> Result<UnreadTotals, TableError> {
-    let mut totals = UnreadTotals::default();
+    let mut totals = UnreadTotals {
+        news: news_totals(tables, session)?,
+        ..UnreadTotals::default()
+    };
     scan_unread(tables, session, |seq, row| {
         totals.messages += 1;
         totals.bytes += u64::from(row.len);
@@ -328,7 +339,8 @@ pub fn conversation(
     scan_rows::<OutboxRow>(tables, TableId::Outbox, &[], |key, row| {
         let seq = seq_key(TableId::Outbox, key)?;
         let fits = with.session.as_ref().is_none_or(|s| *s == row.to_session);
-        if row.session == *own && row.to == with.key && fits {
+        let spoken = row.kind == MailKind::Message;
+        if spoken && row.session == *own && row.to == with.key && fits {
             let (ts, msg_id) = (row.ts, row.msg_id.clone());
             keep(ts, &msg_id, seq, Line::Out(OutMail { seq, row }));
         }

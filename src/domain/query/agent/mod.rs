@@ -7,6 +7,7 @@ mod directory;
 mod hosts;
 mod mailbox;
 mod outbox;
+mod pairing;
 mod policy;
 
 pub use directory::{KnownSession, Task, directory, directory_entry, task, tasks, unused_sessions};
@@ -18,6 +19,11 @@ pub use mailbox::{
 pub use outbox::{
     Due, DueAction, DueList, DueQuery, OutMail, OutboxTotals, RelayView, outbox_at, outbox_entry,
     outbox_open, outbox_pending, outbox_totals,
+};
+pub use pairing::{
+    Blocked, Conflict, Inbound, News, NewsTotals, Outbound, answered, blocked, conflict_of,
+    conflicts, inbound, inbound_of, is_blocked, matching_inbound, news, news_totals, outbound,
+    outbound_of,
 };
 pub use policy::{
     FileVersion, Peer, SessionLease, file_version, latest_published, lease, leases, peer_by_key,

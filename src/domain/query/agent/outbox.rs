@@ -6,7 +6,9 @@ use std::ops::ControlFlow;
 use crate::domain::machine::outbox::is_due;
 use crate::domain::projection::agent::{OpenRow, OutboxRow, RelayState, Sent, SeqRow, seq_key};
 use crate::domain::tables::{TableError, TableId, TableReader, get_row, scan_rows};
+use crate::event::agent::MailKind;
 use crate::types::id::{MsgId, PublicKey, SessionId};
+use crate::types::limit::CONTROL_RESIGN_MS;
 use crate::types::seq::Seq;
 use crate::types::time::UnixMillis;
 
@@ -225,6 +227,17 @@ pub fn outbox_pending(
     Ok(list)
 }
 
+/// A pairing message is signed anew for nearly every attempt: strangers take it for a day only, and
+/// the answer to it may have to wait as long again.
+fn resign_after_ms(row: &OutboxRow, query: &DueQuery<'_>) -> u64 {
+    match row.kind {
+        MailKind::Message => query.resign_after_ms,
+        MailKind::PairRequest | MailKind::PairAccept => {
+            query.resign_after_ms.min(CONTROL_RESIGN_MS)
+        }
+    }
+}
+
 /// Adds what is due of one message; returns the relays on which it now blocks its recipient.
 fn due_of(
     mail: &OutMail,
@@ -263,7 +276,7 @@ fn due_of(
             continue;
         }
         blocks.push(at);
-        let stale = age > query.resign_after_ms || row.ts.since(query.now) > query.future_ms;
+        let stale = age > resign_after_ms(row, query) || row.ts.since(query.now) > query.future_ms;
         if !relay.woken && !is_due(*next_at, query.now) {
             list.next = Some(list.next.map_or(*next_at, |next| next.min(*next_at)));
         } else if stale && !accepted {

@@ -1,0 +1,157 @@
+//! `interlink-admin sessions` and `forget-peer`, as a process, over stores made by the library.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use interlink::domain::decide::agent::{Agent, AgentCommand, AgentReply, DirectoryCommand};
+use interlink::event::agent::{Origin, Sighting};
+use interlink::store::{Location, OpenOptions, Store};
+use interlink::testkit::sample_directory::directory_history;
+use interlink::types::id::{PublicKey, SessionId};
+use serde_json::{Value, json};
+
+use super::support::{START, clock};
+
+fn store_path(dir: &Path) -> PathBuf {
+    let path = dir.join("state/interlink/agent/x/agent.redb");
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    path
+}
+
+fn open(dir: &Path) -> Store<Agent> {
+    let options = OpenOptions::shared(Location::File(store_path(dir)));
+    Store::open(options, clock(), None).unwrap()
+}
+
+fn submit(store: &Store<Agent>, command: AgentCommand) -> AgentReply {
+    store.submit(command).unwrap().wait().unwrap().reply
+}
+
+fn admin(dir: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_interlink-admin"));
+    command
+        .current_dir(dir)
+        .env_clear()
+        .env("HOME", dir)
+        .env("XDG_STATE_HOME", dir.join("state"));
+    command.args(args).output().unwrap()
+}
+
+fn ok(dir: &Path, args: &[&str]) -> String {
+    let output = admin(dir, args);
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{args:?}: {}",
+        text(&output.stderr)
+    );
+    text(&output.stdout)
+}
+
+fn json(dir: &Path, args: &[&str]) -> Value {
+    let args = [&["--json"], args].concat();
+    serde_json::from_str(&ok(dir, &args)).unwrap()
+}
+
+fn key(n: u8) -> PublicKey {
+    PublicKey::from_bytes([n; 32])
+}
+
+fn session(text: &str) -> SessionId {
+    SessionId::parse(text).unwrap()
+}
+
+/// Two peers that were seen at once with the same session.
+fn conflict(dir: &Path) {
+    let store = open(dir);
+    for (petname, n) in [("ann", 2), ("bob", 3)] {
+        let command = AgentCommand::AddPeer {
+            petname: petname.to_owned(),
+            key: key(n),
+            origin: Origin::Tool,
+            lease: None,
+            now: START,
+        };
+        submit(&store, command);
+    }
+    let seen = |n, id: &str| Sighting {
+        key: key(n),
+        session: session(id),
+        ts: START,
+        heard: START,
+    };
+    let command = DirectoryCommand::Sighted {
+        own: key(1),
+        sightings: vec![seen(2, "mine"), seen(2, "both"), seen(3, "both")],
+        now: START,
+    };
+    submit(&store, AgentCommand::Directory(command));
+    store.close();
+}
+
+#[test]
+fn a_conflict_over_a_session_is_shown_and_can_be_cleared() {
+    let dir = tempfile::tempdir().unwrap();
+    conflict(dir.path());
+    let shown = json(dir.path(), &["sessions", "list"]);
+    let sessions = shown["stores"][0]["sessions"].as_array().unwrap();
+    assert_eq!(sessions.len(), 2);
+    assert_eq!(sessions[0]["session"], "both");
+    assert_eq!(sessions[0]["owner"], Value::Null);
+    assert_eq!(sessions[0]["claims"].as_array().unwrap().len(), 2);
+    assert_eq!(sessions[1]["owner"], json!(key(2)));
+    assert_eq!(sessions[1]["claims"][0]["petname"], "ann");
+    let text = ok(dir.path(), &["sessions", "list"]);
+    assert!(text.contains("contested"), "{text}");
+    assert_eq!(
+        ok(dir.path(), &["sessions", "clear", "both", "unknown"]),
+        "1 session forgotten\n"
+    );
+    let shown = json(dir.path(), &["sessions", "list"]);
+    let sessions = shown["stores"][0]["sessions"].as_array().unwrap();
+    assert_eq!(sessions.len(), 1);
+    let log = ok(dir.path(), &["log", "--kind", "sessions_forgotten"]);
+    assert!(log.contains("operator"), "{log}");
+    assert_eq!(
+        admin(dir.path(), &["sessions", "clear", "a#b"])
+            .status
+            .code(),
+        Some(2)
+    );
+}
+
+#[test]
+fn a_peers_history_is_erased_once_it_is_revoked_and_never_by_accident() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    directory_history(START, &mut |command| submit(&store, command));
+    let (bob, text) = (key(3), "bob");
+    store.close();
+    let bob_key = bob.to_string();
+    let refused = admin(dir.path(), &["forget-peer", &bob_key]);
+    assert_eq!(refused.status.code(), Some(2), "not without --yes");
+    let refused = admin(dir.path(), &["forget-peer", "--yes", &bob_key]);
+    assert_eq!(refused.status.code(), Some(1));
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(
+        said.contains(text) && said.contains("remove the peer first"),
+        "{said}"
+    );
+    let store = open(dir.path());
+    let command = AgentCommand::RemovePeer {
+        petname: text.to_owned(),
+        origin: Origin::Tool,
+        lease: None,
+        now: START,
+    };
+    submit(&store, command);
+    // Beside a session that runs.
+    let done = json(dir.path(), &["forget-peer", "--yes", &bob_key]);
+    assert_eq!(done["messages"], 1);
+    let left = json(dir.path(), &["outbox", "--all"]);
+    assert_eq!(left["stores"][0]["messages"], json!([]));
+    store.close();
+    ok(dir.path(), &["verify"]);
+}
