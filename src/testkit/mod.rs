@@ -5,8 +5,8 @@
 //!
 //! - [`disk`]: [`Disk`] stands under a store in place of a file.
 //! - [`power`]: what a disk may hold after the power failed.
-//! - [`sample`], [`sample_agent`], [`sample_directory`], [`sample_pairing`]: events and commands from
-//!   a seed.
+//! - [`sample`], [`sample_agent`], [`sample_directory`], [`sample_pairing`]: events and commands
+//!   from a seed.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,

@@ -33,6 +33,10 @@ fn name(rng: &mut Rng) -> String {
 /// An event about pairing; `None` for other kinds.
 #[must_use]
 pub fn pairing_event(kind: EventKind, rng: &mut Rng) -> Option<AgentEvent> {
+    // Whoever asks for another kind gets its numbers undisturbed.
+    if !(120..=131).contains(&kind.number()) {
+        return None;
+    }
     let (key_, request_id, session_) = (key(rng), msg_id(rng), session(rng));
     Some(match kind {
         EventKind::PairRequested => AgentEvent::PairRequested(PairRequested {
@@ -69,6 +73,7 @@ pub fn pairing_event(kind: EventKind, rng: &mut Rng) -> Option<AgentEvent> {
         EventKind::KnockResolved => AgentEvent::KnockResolved(KnockResolved {
             key: key_,
             request_id,
+            session: session_,
             ts: time(rng),
             end: [
                 KnockEnd::Accepted,

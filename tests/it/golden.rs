@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use interlink::codec::frame::{FrameError, parse_prefix};
 use interlink::domain::Domain;
-use interlink::domain::decide::agent::{Agent, AgentCommand, AgentReply};
+use interlink::domain::decide::agent::Agent;
 use interlink::domain::decide::bus::{Bus, BusCommand};
 use interlink::domain::projection::apply_all;
 use interlink::domain::tables::{MemTables, TableId};
@@ -21,7 +21,6 @@ use interlink::testkit::sample_directory::directory_history;
 use interlink::testkit::sample_host::host_history;
 use interlink::testkit::sample_pairing::pairing_history;
 use interlink::types::seq::Seq;
-use interlink::types::time::UnixMillis;
 
 use super::support::{START, clock, rows, run, verified};
 
@@ -133,39 +132,44 @@ fn write_presence_history(path: &Path) {
     store.close();
 }
 
-/// A history of an identity, in the way of the one in the test kit with this name.
-type AgentHistory = fn(UnixMillis, &mut dyn FnMut(AgentCommand) -> AgentReply);
-
-fn write_agent_history(path: &Path, history: AgentHistory) {
+/// What an identity remembers of others, and forgets.
+fn write_directory_history(path: &Path) {
     let options = OpenOptions::shared(Location::File(path.to_owned()));
     let store = Store::<Agent>::open(options, clock(), None).unwrap();
-    history(START, &mut |command| {
+    directory_history(START, &mut |command| {
         store.submit(command).unwrap().wait().unwrap().reply
     });
     store.close();
 }
 
-/// The golden logs of a kind of store, and how each is written. A log is never written again: new
-/// kinds of events get a log of their own.
-/// Name, how its store is written, the last table there was then.
-type GoldenLog = (&'static str, Box<dyn Fn(&Path)>, u16);
+/// How a host can be woken.
+fn write_host_history(path: &Path) {
+    let options = OpenOptions::shared(Location::File(path.to_owned()));
+    let store = Store::<Agent>::open(options, clock(), None).unwrap();
+    host_history(START, &mut |command| {
+        store.submit(command).unwrap().wait().unwrap().reply
+    });
+    store.close();
+}
 
-fn logs<D: Domain>() -> Vec<GoldenLog> {
-    let of_agent = |history: AgentHistory| -> Box<dyn Fn(&Path)> {
-        Box::new(move |path| write_agent_history(path, history))
-    };
-    match D::KIND {
-        StoreKind::Bus => vec![
-            ("bus-v1", Box::new(write_history), 6),
-            ("bus-presence", Box::new(write_presence_history), 6),
-        ],
-        StoreKind::Agent => vec![
-            ("agent-v1", of_agent(agent_history), 48),
-            ("agent-pairing", of_agent(pairing_history), 55),
-            ("agent-directory", of_agent(directory_history), 66),
-            ("agent-hosts", of_agent(host_history), 66),
-        ],
-    }
+/// How an identity's strangers become peers.
+fn write_pairing_history(path: &Path) {
+    let options = OpenOptions::shared(Location::File(path.to_owned()));
+    let store = Store::<Agent>::open(options, clock(), None).unwrap();
+    pairing_history(START, &mut |command| {
+        store.submit(command).unwrap().wait().unwrap().reply
+    });
+    store.close();
+}
+
+/// The same for an identity.
+fn write_agent_history(path: &Path) {
+    let options = OpenOptions::shared(Location::File(path.to_owned()));
+    let store = Store::<Agent>::open(options, clock(), None).unwrap();
+    agent_history(START, &mut |command| {
+        store.submit(command).unwrap().wait().unwrap().reply
+    });
+    store.close();
 }
 
 fn export(path: &Path) -> Vec<u8> {
@@ -233,32 +237,74 @@ fn state<D: Domain>(records: &[Recorded<D::Event>], last_table: u16) -> Vec<u8> 
     text
 }
 
-fn log<D: Domain>(name: &str) -> Vec<u8> {
-    golden_bytes(&format!("log/{name}.ilog"), || {
+fn log<D: Domain>() -> Vec<u8> {
+    golden_bytes(&format!("log/{}-v1.ilog", D::KIND.name()), || {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("store.redb");
-        write::<D>(name, &path);
+        write::<D>(&path);
         export(&path)
     })
 }
 
-fn write<D: Domain>(name: &str, path: &Path) {
-    let (_, write, _) = logs::<D>().into_iter().find(|(n, ..)| *n == name).unwrap();
-    write(path);
+fn write<D: Domain>(path: &Path) {
+    match D::KIND {
+        StoreKind::Bus => write_history(path),
+        StoreKind::Agent => write_agent_history(path),
+    }
+}
+
+/// Logs of kinds that came later; each file has its own history.
+type Later = (&'static str, fn(&Path));
+
+const LATER_BUS: &[Later] = &[("bus-presence", write_presence_history)];
+const LATER_AGENT: &[Later] = &[
+    ("agent-directory", write_directory_history),
+    ("agent-pairing", write_pairing_history),
+    ("agent-hosts", write_host_history),
+];
+
+/// Tables that there were when the first logs were written.
+const FIRST_TABLES: u16 = 48;
+
+fn later_log(later: &Later) -> Vec<u8> {
+    golden_bytes(&format!("log/{}.ilog", later.0), || {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("store.redb");
+        later.1(&path);
+        export(&path)
+    })
+}
+
+fn later_gives_its_state<D: Domain>(later: &Later, last_table: u16) {
+    let (records, end) = parse(&later_log(later));
+    assert_eq!(end, None);
+    let name = format!("log/{}.state.json", later.0);
+    let expected = golden_bytes(&name, || state::<D>(&records, last_table));
+    assert_eq!(
+        String::from_utf8(state::<D>(&records, last_table)).unwrap(),
+        String::from_utf8(expected).unwrap()
+    );
+}
+
+#[test]
+fn the_golden_logs_of_later_kinds_give_the_golden_states() {
+    for later in LATER_BUS {
+        later_gives_its_state::<Bus>(later, 6);
+    }
+    for later in LATER_AGENT {
+        later_gives_its_state::<Agent>(later, 66);
+    }
 }
 
 fn gives_the_golden_state<D: Domain>() {
-    for (name, _, last) in logs::<D>() {
-        let (records, end) = parse(&log::<D>(name));
-        assert_eq!(end, None);
-        let expected = golden_bytes(&format!("log/{name}.state.json"), || {
-            state::<D>(&records, last)
-        });
-        assert_eq!(
-            String::from_utf8(state::<D>(&records, last)).unwrap(),
-            String::from_utf8(expected).unwrap()
-        );
-    }
+    let (records, end) = parse(&log::<D>());
+    assert_eq!(end, None);
+    let name = format!("log/{}-v1.state.json", D::KIND.name());
+    let expected = golden_bytes(&name, || state::<D>(&records, FIRST_TABLES));
+    assert_eq!(
+        String::from_utf8(state::<D>(&records, FIRST_TABLES)).unwrap(),
+        String::from_utf8(expected).unwrap()
+    );
 }
 
 #[test]
@@ -267,12 +313,14 @@ fn the_golden_logs_give_the_golden_states() {
     gives_the_golden_state::<Agent>();
 }
 
-fn has_every_kind<D: Domain>() {
-    let mut found = BTreeSet::new();
-    for (name, ..) in logs::<D>() {
-        let (records, _) = parse::<D::Event>(&log::<D>(name));
-        found.extend(records.iter().map(|r| r.event.kind()));
-    }
+fn has_every_kind<D: Domain>(later: &[Later]) {
+    let mut records = parse::<D::Event>(&log::<D>()).0;
+    records.extend(
+        later
+            .iter()
+            .flat_map(|log| parse::<D::Event>(&later_log(log)).0),
+    );
+    let found: BTreeSet<_> = records.iter().map(|r| r.event.kind()).collect();
     let all = EventKind::ALL
         .iter()
         .copied()
@@ -282,17 +330,15 @@ fn has_every_kind<D: Domain>() {
 
 #[test]
 fn every_kind_is_in_a_golden_log() {
-    has_every_kind::<Bus>();
-    has_every_kind::<Agent>();
+    has_every_kind::<Bus>(LATER_BUS);
+    has_every_kind::<Agent>(LATER_AGENT);
 }
 
 fn is_written_alike<D: Domain>() {
-    for (name, ..) in logs::<D>() {
-        let bytes = log::<D>(name);
-        let (records, _) = parse::<D::Event>(&bytes);
-        let written: Vec<u8> = records.iter().flat_map(|r| r.to_frame().unwrap()).collect();
-        assert_eq!(written, bytes);
-    }
+    let bytes = log::<D>();
+    let (records, _) = parse::<D::Event>(&bytes);
+    let written: Vec<u8> = records.iter().flat_map(|r| r.to_frame().unwrap()).collect();
+    assert_eq!(written, bytes);
 }
 
 #[test]
@@ -302,13 +348,8 @@ fn todays_encoder_writes_the_golden_bytes() {
 }
 
 fn gives_its_longest_prefix<D: Domain>() {
-    for (name, ..) in logs::<D>() {
-        log_gives_its_longest_prefix::<D>(&log::<D>(name));
-    }
-}
-
-fn log_gives_its_longest_prefix<D: Domain>(bytes: &[u8]) {
-    let (all, _) = parse::<D::Event>(bytes);
+    let bytes = log::<D>();
+    let (all, _) = parse::<D::Event>(&bytes);
     let mut ends = vec![0];
     for record in &all {
         ends.push(ends.last().unwrap() + record.to_frame().unwrap().len());
@@ -337,19 +378,19 @@ fn a_log_cut_at_any_byte_gives_its_longest_whole_prefix() {
 
 /// `next` makes a command that appends one record.
 fn opens_and_goes_on<D: Domain>(next: D::Command) {
-    let name = format!("{}-v1", D::KIND.name());
-    let bytes = golden_bytes(&format!("db/v1-{}.redb", D::KIND.name()), || {
+    let name = format!("db/v1-{}.redb", D::KIND.name());
+    let bytes = golden_bytes(&name, || {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("store.redb");
-        write::<D>(&name, &path);
+        write::<D>(&path);
         while redb::Database::open(&path).unwrap().compact().unwrap() {}
         fs::read(path).unwrap()
     });
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store.redb");
     fs::write(&path, bytes).unwrap();
-    let (records, _) = parse(&log::<D>(&name));
-    assert_eq!(export(&path), log::<D>(&name));
+    let (records, _) = parse(&log::<D>());
+    assert_eq!(export(&path), log::<D>());
     let reader = Reader::open(&path, Mode::Exclusive).unwrap();
     verified::<D>(&reader.snapshot().unwrap());
     drop(reader);

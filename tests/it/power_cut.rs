@@ -6,14 +6,16 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use interlink::domain::Domain;
-use interlink::domain::decide::agent::Agent;
+use interlink::domain::decide::agent::{Agent, AgentCommand, AgentReply};
 use interlink::domain::decide::bus::{Bus, BusCommand};
 use interlink::store::{Mode, Store};
 use interlink::testkit::power::PLAIN_VARIANTS;
 use interlink::testkit::sample::{SMALL_LIMITS, WIDE_LIMITS, bus_command, enqueue, payload};
 use interlink::testkit::sample_agent::{agent_history, take_lease};
+use interlink::testkit::sample_pairing::pairing_history;
 use interlink::testkit::{Disk, Journal, Rng};
 use interlink::types::seq::Seq;
+use interlink::types::time::UnixMillis;
 
 use super::support::{clock, long, on_disk, open, queued, run, seed, verified};
 
@@ -392,12 +394,23 @@ fn two_writers_of_a_shared_store() {
 /// An identity's store, every kind of its events.
 #[test]
 fn scripted_run_of_an_identity() {
+    identity_survives(agent_history);
+}
+
+#[test]
+fn scripted_run_of_pairing() {
+    identity_survives(pairing_history);
+}
+
+type AgentHistory = fn(UnixMillis, &mut dyn FnMut(AgentCommand) -> AgentReply);
+
+fn identity_survives(history_of: AgentHistory) {
     for mode in [Mode::Shared, Mode::Exclusive] {
         let disk = Disk::new();
         disk.record();
         let store = Store::<Agent>::open(on_disk(&disk, mode), clock(), None).unwrap();
         let mut acked = vec![(disk.mark(), 0)];
-        agent_history(super::support::START, &mut |command| {
+        history_of(super::support::START, &mut |command| {
             let what = format!("{command:?}");
             let done = store.submit(command).unwrap().wait();
             let done = done.unwrap_or_else(|e| panic!("{what}: {e}"));

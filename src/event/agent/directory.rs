@@ -7,19 +7,6 @@ use crate::types::id::{MsgId, PublicKey, SessionId};
 use crate::types::seq::Seq;
 use crate::types::time::UnixMillis;
 
-/// The kinds of this room as one pattern, for projections that none of them touches. Like a list of
-/// them, it makes the compiler ask about each new one where it is not used.
-macro_rules! directory_event {
-    () => {
-        $crate::event::agent::AgentEvent::SessionsSeen(_)
-            | $crate::event::agent::AgentEvent::SessionClosed(_)
-            | $crate::event::agent::AgentEvent::SessionsForgotten(_)
-            | $crate::event::agent::AgentEvent::ExpiredDismissed(_)
-            | $crate::event::agent::AgentEvent::PeerForgotten(_)
-    };
-}
-pub(crate) use directory_event;
-
 /// A verified announcement, as far as it is remembered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sighting {

@@ -7,8 +7,8 @@
 //! - `policy`: who may write to us, and who polls for a session.
 //! - `outbox`: signed messages on their way to relays.
 //! - `mailbox`: received messages, replay protection, wake-up notices.
-//! - `directory`: whose sessions there are, and what is not to be remembered.
 //! - `pairing`: how strangers become peers.
+//! - `directory`: whose sessions there are, and what is not to be remembered.
 //! - `host`: how a session's host can be woken.
 
 mod directory;
@@ -18,11 +18,11 @@ mod outbox;
 mod pairing;
 mod policy;
 
-pub(crate) use directory::directory_event;
 pub use directory::{
     ExpiredDismissed, ForgetReason, PeerForgotten, SessionClosed, SessionsForgotten, SessionsSeen,
     Sighting,
 };
+
 pub use host::{HostChange, HostChanged, HostKind};
 pub use mailbox::{
     Acknowledged, NoticeChange, NoticeChanged, NoticePath, Received, ReceivedExpired,
@@ -115,11 +115,7 @@ agent_events!(
     ReplaySeen,
     ReplayForgotten,
     PeersFileAdopted,
-    SessionsSeen,
-    SessionClosed,
-    SessionsForgotten,
-    ExpiredDismissed,
-    PeerForgotten,
+    HostChanged,
     // Pairing.
     PairRequested,
     PairRequestEnded,
@@ -133,7 +129,11 @@ agent_events!(
     PairNewsSeen,
     OutboxRequeued,
     ConsentDeclined,
-    HostChanged,
+    SessionsSeen,
+    SessionClosed,
+    SessionsForgotten,
+    ExpiredDismissed,
+    PeerForgotten,
 );
 
 fn hex(bytes: &[u8]) -> String {

@@ -184,6 +184,8 @@ pub struct KnockResolved {
     pub key: PublicKey,
     /// Id of the request.
     pub request_id: MsgId,
+    /// Our session whose queue it came through.
+    pub session: SessionId,
     /// Its signed time.
     pub ts: UnixMillis,
     /// How it ended.
@@ -197,8 +199,8 @@ pub struct KnockResolved {
 impl KnockResolved {
     pub(super) fn json(&self) -> Value {
         json!({
-            "key": self.key, "request_id": self.request_id, "ts": self.ts,
-            "end": self.end.name(), "petname": self.petname,
+            "key": self.key, "request_id": self.request_id, "session": self.session,
+            "ts": self.ts, "end": self.end.name(), "petname": self.petname,
             "origin": self.origin.map(Origin::name),
         })
     }

@@ -2,6 +2,7 @@
 //! waits, or a peer whose confirmation waits to be sent; never something between.
 
 use interlink::domain::decide::agent::{Agent, AgentReply, PairingReply};
+use interlink::domain::projection::agent::NewsKind;
 use interlink::domain::query::agent as query;
 use interlink::store::{Mode, Snapshot, Store};
 use interlink::testkit::power::PLAIN_VARIANTS;
@@ -30,18 +31,20 @@ fn state(snapshot: &Snapshot, what: &str) -> State {
     let peer = query::peer_by_key(snapshot, &key).unwrap();
     let waits = query::inbound_of(snapshot, &key).unwrap();
     let news = query::news(snapshot, &"s1".parse().unwrap()).unwrap();
+    let kinds: Vec<_> = news.iter().map(|n| n.kind).collect();
     let confirmation = MsgId::parse("accept-k").unwrap();
     let confirmation = query::outbox_entry(snapshot, &confirmation).unwrap();
     let answered = query::answered(snapshot, &key, &MsgId::parse("k").unwrap()).unwrap();
     match (peer, waits, confirmation, answered) {
         (None, None, None, None) => State::Nothing,
         (None, Some(_), None, None) => {
-            assert_eq!(news.len(), 1, "{what}");
+            assert_eq!(kinds, [NewsKind::Knock], "{what}");
             State::Waiting
         }
         (Some(peer), None, Some(mail), Some(row)) => {
             assert_eq!(peer.petname, "ann", "{what}");
-            assert!(row.accepted && news.is_empty(), "{what}");
+            assert!(row.accepted, "{what}");
+            assert_eq!(kinds, [NewsKind::Paired], "{what}");
             let body = snapshot.body(mail.row.body).unwrap();
             assert!(body.is_some(), "{what}: the confirmation has its text");
             State::Admitted

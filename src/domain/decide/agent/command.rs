@@ -320,10 +320,10 @@ pub enum AgentCommand {
         /// Now.
         now: UnixMillis,
     },
-    /// What is remembered of others, and what is not to be any more.
-    Directory(DirectoryCommand),
     /// Something about pairing.
     Pairing(PairingCommand),
+    /// What is remembered of others, and what is not to be any more.
+    Directory(DirectoryCommand),
 }
 
 /// What became of an arriving message.

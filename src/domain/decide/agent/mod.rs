@@ -146,8 +146,8 @@ impl Domain for Agent {
                 let floor = mailbox::newest_forgettable(tables, *before)?;
                 changed(floor.map(|floor| ReplayForgotten { floor }.into()))
             }
-            AgentCommand::Directory(command) => directory::decide(tables, command),
             AgentCommand::Pairing(command) => pairing::decide(view, command),
+            AgentCommand::Directory(command) => directory::decide(tables, command),
         }
     }
 
@@ -172,8 +172,8 @@ impl Domain for Agent {
     fn releases(event: &AgentEvent) -> &[Seq] {
         match event {
             AgentEvent::OutboxResigned(e) => std::slice::from_ref(&e.replaced),
-            AgentEvent::PeerForgotten(e) => &e.bodies,
             AgentEvent::OutboxRequeued(e) => std::slice::from_ref(&e.replaced),
+            AgentEvent::PeerForgotten(e) => &e.bodies,
             _ => &[],
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::pairing::end_request;
+use super::pairing::call_off;
 use super::{
     AgentCommand, AgentRefusal, AgentReply, Decided, ImportOutcome, Lease, changed, done, granted,
     nothing, refuse,
@@ -14,7 +14,7 @@ use crate::domain::query::agent::{
 use crate::domain::tables::{TableError, TableReader};
 use crate::event::agent::{
     AgentEvent, LeaseReleased, LeaseTaken, Origin, PeerAdded, PeerRemoved, PeersFileAdopted,
-    PeersPublished, RequestEnd,
+    PeersPublished,
 };
 use crate::types::id::PublicKey;
 use crate::types::limit::{MAX_PATH_BYTES, MAX_PEERS, MAX_PETNAME_BYTES};
@@ -152,17 +152,9 @@ pub(super) fn remove(tables: &dyn TableReader, petname: &str, origin: Origin) ->
         key: Some(peer.key),
     };
     let mut events = vec![removed.into()];
+    // Nor does it come back by accepting what it was asked before.
     events.extend(call_off(tables, &peer.key, origin)?);
     done(events, reply)
-}
-
-/// A key that is revoked does not come back by accepting what it was asked before.
-fn call_off(
-    tables: &dyn TableReader,
-    key: &PublicKey,
-    origin: Origin,
-) -> Result<Vec<AgentEvent>, TableError> {
-    end_request(tables, key, RequestEnd::Cancelled, None, Some(origin))
 }
 
 /// One identity has one allowlist file: two would contradict each other, and each would undo what

@@ -95,8 +95,6 @@ impl Projection<AgentEvent> for Directory {
             }
             AgentEvent::PeerForgotten(e) if e.last => forget(tables, &e.key),
             AgentEvent::PeerForgotten(_)
-            | AgentEvent::OutboxRequeued(_)
-            | pairing_event!()
             | AgentEvent::PeerAdded(_)
             | AgentEvent::PeerRemoved(_)
             | AgentEvent::PeersPublished(_)
@@ -114,7 +112,9 @@ impl Projection<AgentEvent> for Directory {
             | AgentEvent::ReplayForgotten(_)
             | AgentEvent::PeersFileAdopted(_)
             | AgentEvent::HostChanged(_)
-            | AgentEvent::ExpiredDismissed(_) => Ok(()),
+            | AgentEvent::ExpiredDismissed(_)
+            | AgentEvent::OutboxRequeued(_)
+            | pairing_event!() => Ok(()),
         }
     }
 }

@@ -135,12 +135,12 @@ impl Projection<AgentEvent> for Mailbox {
             | AgentEvent::ReplayForgotten(_)
             | AgentEvent::PeersFileAdopted(_)
             | AgentEvent::HostChanged(_)
+            | AgentEvent::OutboxRequeued(_)
+            | pairing_event!()
             | AgentEvent::SessionsSeen(_)
             | AgentEvent::SessionClosed(_)
             | AgentEvent::SessionsForgotten(_)
-            | AgentEvent::ExpiredDismissed(_)
-            | AgentEvent::OutboxRequeued(_)
-            | pairing_event!() => Ok(()),
+            | AgentEvent::ExpiredDismissed(_) => Ok(()),
         }
     }
 }
@@ -325,12 +325,12 @@ impl Projection<AgentEvent> for Routes {
             | AgentEvent::ReplayForgotten(_)
             | AgentEvent::PeersFileAdopted(_)
             | AgentEvent::HostChanged(_)
+            | AgentEvent::OutboxRequeued(_)
+            | pairing_event!()
             | AgentEvent::SessionsSeen(_)
             | AgentEvent::SessionsForgotten(_)
             | AgentEvent::ExpiredDismissed(_)
-            | AgentEvent::PeerForgotten(_)
-            | AgentEvent::OutboxRequeued(_)
-            | pairing_event!() => {}
+            | AgentEvent::PeerForgotten(_) => {}
         }
         Ok(())
     }

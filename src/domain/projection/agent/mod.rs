@@ -11,7 +11,6 @@ mod hosts;
 mod mailbox;
 mod notices;
 mod outbox;
-mod pair_news;
 mod pairing;
 mod policy;
 mod replay;
@@ -22,8 +21,10 @@ pub use hosts::{HandoffFailure, HostRow, Hosts};
 pub use mailbox::{MailRow, Mailbox, RouteRow, Routes, TaskRow, UnreadRow, UpdateRef};
 pub use notices::{NoticeRow, Notices};
 pub use outbox::{Failure, OpenRow, Outbox, OutboxRow, RelayRow, RelayState, Sent};
-pub use pair_news::{NewsKind, NewsRow, PairNews};
-pub use pairing::{AnsweredRow, BlockedRow, ConflictRow, InboundRow, OutboundRow, Pairing};
+pub use pairing::{
+    AnsweredRow, BlockedRow, ConflictRow, InboundRow, NewsKind, NewsRow, OutboundRow, PairNews,
+    Pairing,
+};
 pub use policy::{
     Holder, PeerRow, Peers, PeersFile, PeersFileRow, PublishedRow, SessionRow, Sessions, Standing,
 };
@@ -41,7 +42,7 @@ use crate::types::seq::Seq;
 /// Every projection of an agent store, in the order in which they see a record.
 pub const ALL: &[&dyn Projection<AgentEvent>] = &[
     &Peers, &PeersFile, &Sessions, &Outbox, &Mailbox, &Routes, &Replay, &Expired, &Notices,
-    &Directory, &Tasks, &Pairing, &PairNews, &Hosts,
+    &Pairing, &PairNews, &Directory, &Tasks, &Hosts,
 ];
 
 /// Value of an index table: the position of the record that a row is about.
@@ -102,7 +103,7 @@ pub mod key {
     }
 
     /// Prefix of what belongs to a session in `mailbox_unread`, `mailbox_tasks`, `routes`,
-    /// `tasks` and `pair_news`.
+    /// `pair_news` and `tasks`.
     #[must_use]
     pub fn session(session: &SessionId) -> Vec<u8> {
         of_session(session).build()

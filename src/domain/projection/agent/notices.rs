@@ -98,13 +98,13 @@ impl Projection<AgentEvent> for Notices {
             | AgentEvent::ReplayForgotten(_)
             | AgentEvent::PeersFileAdopted(_)
             | AgentEvent::HostChanged(_)
+            | AgentEvent::OutboxRequeued(_)
+            | pairing_event!()
             | AgentEvent::SessionsSeen(_)
             | AgentEvent::SessionClosed(_)
             | AgentEvent::SessionsForgotten(_)
             | AgentEvent::ExpiredDismissed(_)
-            | AgentEvent::PeerForgotten(_)
-            | AgentEvent::OutboxRequeued(_)
-            | pairing_event!() => Ok(()),
+            | AgentEvent::PeerForgotten(_) => Ok(()),
         }
     }
 }

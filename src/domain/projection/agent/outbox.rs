@@ -270,7 +270,6 @@ impl Projection<AgentEvent> for Outbox {
                 row.len = e.len;
                 row.sha256 = e.sha256;
             }),
-            AgentEvent::PeerForgotten(e) => forget(tables, e),
             AgentEvent::OutboxRequeued(e) => change(tables, e.message, |row| {
                 row.session = e.session.clone();
                 row.to_session = e.to_session.clone();
@@ -280,6 +279,7 @@ impl Projection<AgentEvent> for Outbox {
                 row.sha256 = e.sha256;
                 row.relays = untried(&e.relays);
             }),
+            AgentEvent::PeerForgotten(e) => forget(tables, e),
             AgentEvent::PeerAdded(_)
             | AgentEvent::PeerRemoved(_)
             | AgentEvent::PeersPublished(_)
@@ -293,11 +293,11 @@ impl Projection<AgentEvent> for Outbox {
             | AgentEvent::ReplayForgotten(_)
             | AgentEvent::PeersFileAdopted(_)
             | AgentEvent::HostChanged(_)
+            | pairing_event!()
             | AgentEvent::SessionsSeen(_)
             | AgentEvent::SessionClosed(_)
             | AgentEvent::SessionsForgotten(_)
-            | AgentEvent::ExpiredDismissed(_)
-            | pairing_event!() => Ok(()),
+            | AgentEvent::ExpiredDismissed(_) => Ok(()),
         }
     }
 }

@@ -7,15 +7,15 @@ use std::ops::ControlFlow;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ApplyError, Projection, inconsistent, key};
-use crate::domain::tables::{TableId, Tables, get_row, put_row, scan_rows};
+use super::{ApplyError, Projection, inconsistent, key, seq_key};
+use crate::domain::tables::{TableError, TableId, Tables, get_row, put_row, scan_rows};
 use crate::event::Recorded;
 use crate::event::agent::{
     AgentEvent, ConflictReason, KnockEnd, KnockReceived, KnockResolved, Origin, PairConflicted,
-    PairRequested, directory_event,
+    PairRequested, RequestEnd,
 };
 use crate::types::id::{MsgId, PublicKey, SessionId};
-use crate::types::limit::MAX_PAIR_ANSWERED;
+use crate::types::limit::{MAX_PAIR_ANSWERED, MAX_PAIR_NEWS};
 use crate::types::seq::Seq;
 use crate::types::time::UnixMillis;
 
@@ -102,6 +102,13 @@ pub struct BlockedRow {
     pub seq: Seq,
 }
 
+/// The tables of what waits, each with at most one row a key.
+const WAITING: [TableId; 3] = [
+    TableId::PairOutbound,
+    TableId::PairInbound,
+    TableId::PairConflicts,
+];
+
 /// Who waits for whom, what was decided, who is not heard.
 pub struct Pairing;
 
@@ -161,11 +168,18 @@ impl Projection<AgentEvent> for Pairing {
                 &e.key,
                 "the key is not blocked",
             ),
-            AgentEvent::PeerForgotten(e) if e.last => forgotten(tables, &e.key),
+            AgentEvent::PeerForgotten(e) => {
+                if e.last {
+                    // What was decided, and who is blocked, stays.
+                    for table in WAITING {
+                        tables.delete(table, e.key.as_bytes())?;
+                    }
+                }
+                Ok(())
+            }
             AgentEvent::PairNewsSeen(_)
             | AgentEvent::ConsentDeclined(_)
             | AgentEvent::OutboxRequeued(_)
-            | directory_event!()
             | AgentEvent::PeerAdded(_)
             | AgentEvent::PeerRemoved(_)
             | AgentEvent::PeersPublished(_)
@@ -183,7 +197,11 @@ impl Projection<AgentEvent> for Pairing {
             | AgentEvent::ReplaySeen(_)
             | AgentEvent::ReplayForgotten(_)
             | AgentEvent::PeersFileAdopted(_)
-            | AgentEvent::HostChanged(_) => Ok(()),
+            | AgentEvent::HostChanged(_)
+            | AgentEvent::SessionsSeen(_)
+            | AgentEvent::SessionClosed(_)
+            | AgentEvent::SessionsForgotten(_)
+            | AgentEvent::ExpiredDismissed(_) => Ok(()),
         }
     }
 }
@@ -318,22 +336,185 @@ fn conflicted(
     Ok(())
 }
 
-/// Erases what there was with a key. That it is blocked stays.
-fn forgotten(tables: &mut dyn Tables, key: &PublicKey) -> Result<(), ApplyError> {
+/// What is new about pairing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum NewsKind {
+    /// A stranger asks to be admitted.
+    Knock,
+    /// A request of ours was accepted, or the operator accepted a stranger's at the terminal.
+    Paired,
+    /// A request of ours was accepted, but its name is taken.
+    Conflict,
+    /// Nobody answered a request of ours in time.
+    Expired,
+}
+
+impl NewsKind {
+    /// The word that people and scripts see.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            NewsKind::Knock => "knock",
+            NewsKind::Paired => "paired",
+            NewsKind::Conflict => "conflict",
+            NewsKind::Expired => "expired",
+        }
+    }
+}
+
+/// Value of table `pair_news`; the key is (our session, position).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewsRow {
+    /// What is new.
+    pub kind: NewsKind,
+    /// The other side.
+    pub key: PublicKey,
+}
+
+/// What a session has not seen yet. It belongs to one session, so that a stranger's request does
+/// not wake every session of an identity: a request to the one whose queue it came through, an
+/// answer to the one that asked. The lists themselves are everybody's.
+pub struct PairNews;
+
+impl Projection<AgentEvent> for PairNews {
+    fn name(&self) -> &'static str {
+        "pair_news"
+    }
+
+    fn version(&self) -> u16 {
+        1
+    }
+
+    fn tables(&self) -> &'static [TableId] {
+        &[TableId::PairNews]
+    }
+
+    fn apply(&self, tables: &mut dyn Tables, rec: &Recorded<AgentEvent>) -> Result<(), ApplyError> {
+        match &rec.event {
+            AgentEvent::KnockReceived(e) if e.news => {
+                tell(tables, rec.seq, &e.session, NewsKind::Knock, e.key)
+            }
+            AgentEvent::KnockReceived(_) => Ok(()),
+            AgentEvent::KnockResolved(e) => {
+                settle(tables, NewsKind::Knock, &e.key)?;
+                if e.end == KnockEnd::Accepted && e.origin == Some(Origin::Admin) {
+                    // What a session does itself is no news to it.
+                    tell(tables, rec.seq, &e.session, NewsKind::Paired, e.key)?;
+                }
+                Ok(())
+            }
+            AgentEvent::PairRequestEnded(e) => match e.end {
+                RequestEnd::Accepted => tell(tables, rec.seq, &e.session, NewsKind::Paired, e.key),
+                RequestEnd::Expired => tell(tables, rec.seq, &e.session, NewsKind::Expired, e.key),
+                RequestEnd::Cancelled | RequestEnd::Settled | RequestEnd::Blocked => Ok(()),
+            },
+            AgentEvent::PairConflicted(e) => {
+                tell(tables, rec.seq, &e.session, NewsKind::Conflict, e.key)
+            }
+            AgentEvent::PairConflictResolved(e) => settle(tables, NewsKind::Conflict, &e.key),
+            AgentEvent::PairNewsSeen(e) => seen(tables, &e.session, e.up_to),
+            AgentEvent::PeerForgotten(e) => match e.last {
+                true => drop_news(tables, |row| row.key == e.key),
+                false => Ok(()),
+            },
+            AgentEvent::PairRequested(_)
+            | AgentEvent::KnockAnswered(_)
+            | AgentEvent::KeyBlocked(_)
+            | AgentEvent::KeyUnblocked(_)
+            | AgentEvent::ConsentDeclined(_)
+            | AgentEvent::OutboxRequeued(_)
+            | AgentEvent::PeerAdded(_)
+            | AgentEvent::PeerRemoved(_)
+            | AgentEvent::PeersPublished(_)
+            | AgentEvent::LeaseTaken(_)
+            | AgentEvent::LeaseReleased(_)
+            | AgentEvent::OutboxQueued(_)
+            | AgentEvent::OutboxAttempted(_)
+            | AgentEvent::OutboxAccepted(_)
+            | AgentEvent::OutboxRefused(_)
+            | AgentEvent::OutboxResigned(_)
+            | AgentEvent::Received(_)
+            | AgentEvent::ReceivedExpired(_)
+            | AgentEvent::Acknowledged(_)
+            | AgentEvent::NoticeChanged(_)
+            | AgentEvent::ReplaySeen(_)
+            | AgentEvent::ReplayForgotten(_)
+            | AgentEvent::PeersFileAdopted(_)
+            | AgentEvent::HostChanged(_)
+            | AgentEvent::SessionsSeen(_)
+            | AgentEvent::SessionClosed(_)
+            | AgentEvent::SessionsForgotten(_)
+            | AgentEvent::ExpiredDismissed(_) => Ok(()),
+        }
+    }
+}
+
+fn tell(
+    tables: &mut dyn Tables,
+    seq: Seq,
+    session: &SessionId,
+    kind: NewsKind,
+    key: PublicKey,
+) -> Result<(), ApplyError> {
+    let row = NewsRow { kind, key };
+    put_row(tables, TableId::PairNews, &key::unread(session, seq), &row)?;
+    let mut rows = 0;
+    let mut oldest: Option<(Seq, Vec<u8>)> = None;
+    each(tables, |key, seq, _| {
+        rows += 1;
+        if oldest.as_ref().is_none_or(|(first, _)| seq < *first) {
+            oldest = Some((seq, key.to_vec()));
+        }
+    })?;
+    if let (true, Some((_, key))) = (rows > MAX_PAIR_NEWS, oldest) {
+        tables.delete(TableId::PairNews, &key)?;
+    }
+    Ok(())
+}
+
+/// Visits all news of all sessions.
+fn each(tables: &dyn Tables, mut visit: impl FnMut(&[u8], Seq, NewsRow)) -> Result<(), TableError> {
+    let table = TableId::PairNews;
+    scan_rows::<NewsRow>(tables, table, &[], |key, row| {
+        let at = key.len().saturating_sub(8);
+        let seq = seq_key(table, key.get(at..).unwrap_or_default())?;
+        visit(key, seq, row);
+        Ok(ControlFlow::Continue(()))
+    })
+}
+
+/// What was decided is no news any more.
+fn settle(tables: &mut dyn Tables, kind: NewsKind, key: &PublicKey) -> Result<(), ApplyError> {
+    drop_news(tables, |row| row.kind == kind && row.key == *key)
+}
+
+fn drop_news(tables: &mut dyn Tables, which: impl Fn(&NewsRow) -> bool) -> Result<(), ApplyError> {
     let mut gone = vec![];
-    scan_rows::<AnsweredRow>(tables, TableId::PairAnswered, key.as_bytes(), |rest, _| {
-        gone.push([key.as_bytes().as_slice(), rest].concat());
+    each(tables, |at, _, row| {
+        if which(&row) {
+            gone.push(at.to_vec());
+        }
+    })?;
+    forget(tables, gone)
+}
+
+fn seen(tables: &mut dyn Tables, session: &SessionId, up_to: Seq) -> Result<(), ApplyError> {
+    let table = TableId::PairNews;
+    let prefix = key::session(session);
+    let mut gone = vec![];
+    scan_rows::<NewsRow>(tables, table, &prefix, |rest, _| {
+        let seq = seq_key(table, rest)?;
+        if seq <= up_to {
+            gone.push(key::unread(session, seq));
+        }
         Ok(ControlFlow::Continue(()))
     })?;
-    for row in gone {
-        tables.delete(TableId::PairAnswered, &row)?;
-    }
-    for table in [
-        TableId::PairOutbound,
-        TableId::PairInbound,
-        TableId::PairConflicts,
-    ] {
-        tables.delete(table, key.as_bytes())?;
+    forget(tables, gone)
+}
+
+fn forget(tables: &mut dyn Tables, keys: Vec<Vec<u8>>) -> Result<(), ApplyError> {
+    for key in keys {
+        tables.delete(TableId::PairNews, &key)?;
     }
     Ok(())
 }

@@ -119,13 +119,13 @@ impl Projection<AgentEvent> for Peers {
             | AgentEvent::ReplayForgotten(_)
             | AgentEvent::PeersFileAdopted(_)
             | AgentEvent::HostChanged(_)
+            | AgentEvent::OutboxRequeued(_)
+            | pairing_event!()
             | AgentEvent::SessionsSeen(_)
             | AgentEvent::SessionClosed(_)
             | AgentEvent::SessionsForgotten(_)
             | AgentEvent::ExpiredDismissed(_)
-            | AgentEvent::PeerForgotten(_)
-            | AgentEvent::OutboxRequeued(_)
-            | pairing_event!() => {}
+            | AgentEvent::PeerForgotten(_) => {}
         }
         Ok(())
     }
@@ -201,13 +201,13 @@ impl Projection<AgentEvent> for PeersFile {
             | AgentEvent::NoticeChanged(_)
             | AgentEvent::ReplaySeen(_)
             | AgentEvent::ReplayForgotten(_)
+            | AgentEvent::OutboxRequeued(_)
+            | pairing_event!()
             | AgentEvent::SessionsSeen(_)
             | AgentEvent::SessionClosed(_)
             | AgentEvent::SessionsForgotten(_)
             | AgentEvent::ExpiredDismissed(_)
-            | AgentEvent::PeerForgotten(_)
-            | AgentEvent::OutboxRequeued(_)
-            | pairing_event!() => {}
+            | AgentEvent::PeerForgotten(_) => {}
         }
         Ok(())
     }
@@ -286,13 +286,13 @@ impl Projection<AgentEvent> for Sessions {
             | AgentEvent::ReplayForgotten(_)
             | AgentEvent::PeersFileAdopted(_)
             | AgentEvent::HostChanged(_)
+            | AgentEvent::OutboxRequeued(_)
+            | pairing_event!()
             | AgentEvent::SessionsSeen(_)
             | AgentEvent::SessionClosed(_)
             | AgentEvent::SessionsForgotten(_)
             | AgentEvent::ExpiredDismissed(_)
-            | AgentEvent::PeerForgotten(_)
-            | AgentEvent::OutboxRequeued(_)
-            | pairing_event!() => return Ok(()),
+            | AgentEvent::PeerForgotten(_) => return Ok(()),
         };
         let key = session.as_str().as_bytes();
         let old: Option<SessionRow> = get_row(tables, TableId::Sessions, key)?;

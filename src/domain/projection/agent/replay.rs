@@ -194,12 +194,12 @@ impl Projection<AgentEvent> for Expired {
             | AgentEvent::ReplayForgotten(_)
             | AgentEvent::PeersFileAdopted(_)
             | AgentEvent::HostChanged(_)
+            | AgentEvent::OutboxRequeued(_)
+            | pairing_event!()
             | AgentEvent::SessionsSeen(_)
             | AgentEvent::SessionClosed(_)
             | AgentEvent::SessionsForgotten(_)
-            | AgentEvent::PeerForgotten(_)
-            | AgentEvent::OutboxRequeued(_)
-            | pairing_event!() => Ok(()),
+            | AgentEvent::PeerForgotten(_) => Ok(()),
         }
     }
 }

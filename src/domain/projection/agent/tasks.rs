@@ -174,8 +174,6 @@ impl Projection<AgentEvent> for Tasks {
             },
             AgentEvent::PeerForgotten(e) if e.last => forget_keyed(tables, TableId::Tasks, &e.key),
             AgentEvent::PeerForgotten(_)
-            | AgentEvent::OutboxRequeued(_)
-            | pairing_event!()
             | AgentEvent::PeerAdded(_)
             | AgentEvent::PeerRemoved(_)
             | AgentEvent::PeersPublished(_)
@@ -195,7 +193,9 @@ impl Projection<AgentEvent> for Tasks {
             | AgentEvent::SessionsSeen(_)
             | AgentEvent::SessionClosed(_)
             | AgentEvent::SessionsForgotten(_)
-            | AgentEvent::ExpiredDismissed(_) => Ok(()),
+            | AgentEvent::ExpiredDismissed(_)
+            | AgentEvent::OutboxRequeued(_)
+            | pairing_event!() => Ok(()),
         }
     }
 }

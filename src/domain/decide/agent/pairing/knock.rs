@@ -97,6 +97,7 @@ fn first(wish: &TakeKnock, waiting: &[Inbound]) -> Decided {
         KnockResolved {
             key: inbound.key,
             request_id: inbound.row.request_id.clone(),
+            session: inbound.row.session.clone(),
             ts: inbound.row.ts,
             end: KnockEnd::Evicted,
             petname: None,

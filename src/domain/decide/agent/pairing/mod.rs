@@ -23,11 +23,11 @@ use crate::domain::query::agent as query;
 use crate::domain::tables::{TableError, TableReader};
 use crate::domain::{Decision, NewEvent, View};
 use crate::event::agent::{
-    AgentEvent, ConsentDeclined, KeyBlocked, KeyUnblocked, KnockEnd, KnockResolved, Origin,
-    PairNewsSeen, PairRequestEnded, RequestEnd,
+    AgentEvent, ConsentDeclined, KeyBlocked, KeyUnblocked, KnockEnd, KnockResolved, MailKind,
+    Origin, PairNewsSeen, PairRequestEnded, RequestEnd,
 };
 use crate::types::id::{PublicKey, SessionId};
-use crate::types::limit::{MAX_BLOCKED_KEYS, PAIR_TTL_MS};
+use crate::types::limit::{MAX_BLOCKED_KEYS, MAX_OUTBOX_MESSAGES, PAIR_TTL_MS};
 use crate::types::seq::Seq;
 use crate::types::time::UnixMillis;
 
@@ -80,7 +80,7 @@ fn timely(ts: UnixMillis, now: UnixMillis, windows: &Windows, peer: bool) -> Res
 }
 
 /// Ends our request to a key, if there is one, and what is left of it in the outbox.
-pub(super) fn end_request(
+fn end_request(
     tables: &dyn TableReader,
     key: &PublicKey,
     end: RequestEnd,
@@ -103,6 +103,22 @@ pub(super) fn end_request(
     Ok(events)
 }
 
+/// What is not sent any more to a key that is revoked: our request to it, and the confirmation of
+/// an admission that is over.
+pub(super) fn call_off(
+    tables: &dyn TableReader,
+    key: &PublicKey,
+    origin: Origin,
+) -> Result<Vec<AgentEvent>, TableError> {
+    let mut events = end_request(tables, key, RequestEnd::Cancelled, None, Some(origin))?;
+    for mail in query::outbox_open(tables, None, MAX_OUTBOX_MESSAGES)? {
+        if mail.row.to == *key && mail.row.kind == MailKind::PairAccept {
+            events.extend(withdraw(tables, &mail.row.msg_id, WITHDRAWN)?);
+        }
+    }
+    Ok(events)
+}
+
 /// Ends the request of a key, if there is one.
 fn end_knock(
     tables: &dyn TableReader,
@@ -115,6 +131,7 @@ fn end_knock(
         KnockResolved {
             key: *key,
             request_id: inbound.row.request_id,
+            session: inbound.row.session,
             ts: inbound.row.ts,
             end,
             petname: petname.map(str::to_owned),

@@ -1116,6 +1116,36 @@ fn revoking_a_key_calls_our_request_to_it_off() {
 }
 
 #[test]
+fn revoking_a_key_withdraws_the_confirmation_that_was_not_sent() {
+    let mut rig = Rig::new();
+    let lease = rig.take("a", 1);
+    rig.knock(&lease, 1, "k", "ann");
+    rig.accept(1, "k", None).unwrap();
+    rig.queue(&lease, "m", 1).unwrap();
+    rig.remove("ann");
+    let left = query::outbox_open(&rig.tables, None, 9).unwrap();
+    let left: Vec<_> = left.iter().map(|mail| mail.row.kind).collect();
+    assert_eq!(left, [MailKind::Message]);
+}
+
+#[test]
+fn a_session_learns_that_the_operator_accepted_its_stranger_at_the_terminal() {
+    for (origin, news) in [
+        (Origin::Admin, vec![(NewsKind::Paired, 1)]),
+        (Origin::Human, vec![]),
+        (Origin::Tool, vec![]),
+    ] {
+        let mut rig = Rig::new();
+        let lease = rig.take("a", 1);
+        rig.knock(&lease, 1, "k", "ann");
+        let mut wish = rig.accept_wish(1, "k", None);
+        wish.origin = origin;
+        rig.pair(PairingCommand::Accept(Box::new(wish))).unwrap();
+        assert_eq!(rig.news("a"), news, "{origin:?}");
+    }
+}
+
+#[test]
 fn decisions_are_remembered_up_to_a_bound() {
     let mut rig = Rig::new();
     let lease = rig.take("a", 1);
