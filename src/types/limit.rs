@@ -220,6 +220,13 @@ pub const NOTICE_SECOND_OFFER_MS: u64 = 5 * 60_000;
 /// Wait in milliseconds between later offers of a notice that nobody followed up.
 pub const NOTICE_LATER_OFFER_MS: u64 = 30 * 60_000;
 
+/// Wait in milliseconds before a notice that stands in a host's own queue is queued once more.
+pub const NOTICE_QUEUED_OFFER_MS: u64 = 6 * 3_600_000;
+
+/// Wait in milliseconds before another way is tried, when the one that was used never proved to
+/// work and there is another. A model needs some seconds to follow a notice up.
+pub const NOTICE_UNPROVEN_MS: u64 = 60_000;
+
 /// Waits in milliseconds between failed or unfinished hand-offs of a notice; the last one repeats.
 pub const NOTICE_RETRY_MS: [u64; 5] = [30_000, 60_000, 120_000, 240_000, 300_000];
 
