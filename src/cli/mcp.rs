@@ -381,7 +381,7 @@ fn serve(common: Common, parent: Parent) -> Result<u8, McpError> {
     };
     tracing::info!("identity {}", identity.public().fingerprint());
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
+        .worker_threads(worker_threads(config.relays.len()))
         .enable_all()
         .build()
         .map_err(McpError::Runtime)?;
@@ -389,6 +389,13 @@ fn serve(common: Common, parent: Parent) -> Result<u8, McpError> {
     // Waits for nothing: a read of standard input cannot be interrupted.
     std::mem::forget(runtime);
     Ok(code)
+}
+
+/// A relay that floods a connection with what HTTP lets it repeat for ever (interim answers) keeps
+/// the thread busy that reads it, until the call's time limit. So many of its connections may do so
+/// without anybody else waiting for a thread; where nobody floods, they sleep.
+const fn worker_threads(relays: usize) -> usize {
+    2 + 4 * relays
 }
 
 fn wait(common: &Common, renew_after_secs: u64, fallback: bool) -> Result<u8, McpError> {
