@@ -31,6 +31,8 @@ pub const CHOOSE_WAIT: Duration = Duration::from_secs(1);
 /// The same where the destination is known and presence is only a word in the answer.
 pub const PRESENCE_WAIT: Duration = Duration::from_millis(200);
 
+/// Longest wait for the record of what was seen.
+const REMEMBER_WAIT: Duration = Duration::from_millis(500);
 /// How long a hint that was not found is not looked for again.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 /// Sessions that a process remembers, and signatures that it need not check again.
@@ -220,7 +222,7 @@ struct Stored {
 type StoredMap = BTreeMap<(PublicKey, String), Stored>;
 
 /// Asks every relay at once; what is not there within `wait` is left out and named. Sessions that
-/// are new to the directory are remembered in the background.
+/// are new to the directory stand in it when this returns, unless the store is held.
 ///
 /// # Errors
 ///
@@ -229,7 +231,10 @@ pub async fn fetch(core: &Arc<Core>, wait: Duration, whom: Whom) -> Result<Roste
     let (roster, news) = look(core, wait, whom).await?;
     if !news.is_empty() {
         let core = Arc::clone(core);
-        tokio::spawn(async move { remember(&core, news).await });
+        let done = tokio::spawn(async move { remember(&core, news).await });
+        // Who was seen first is decided by the log: the next look must find this one in it. A store
+        // that is held does not hold up the answer for long.
+        let _ = tokio::time::timeout(REMEMBER_WAIT, done).await;
     }
     Ok(roster)
 }
@@ -244,7 +249,7 @@ pub async fn learn(core: &Arc<Core>, hints: Vec<(PublicKey, SessionId)>) {
     if let Ok((_, news)) = look(core, CHOOSE_WAIT, Whom::Known).await
         && !news.is_empty()
     {
-        let _ = tokio::time::timeout(CHOOSE_WAIT, remember(core, news)).await;
+        let _ = tokio::time::timeout(REMEMBER_WAIT, remember(core, news)).await;
     }
 }
 

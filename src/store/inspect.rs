@@ -155,6 +155,7 @@ pub fn verification(outcome: &Result<Report, VerifyError>) -> Verification {
             rows: report.rows,
             bodies: report.bodies,
             body_bytes: report.body_bytes,
+            unbuilt: report.unbuilt,
         },
         Err(e) => Verification {
             difference: Some(e.to_string()),

@@ -118,6 +118,8 @@ pub struct Verification {
     pub bodies: u64,
     /// Bytes of bodies checked.
     pub body_bytes: u64,
+    /// Projections of another version of the program, whose rows were not compared.
+    pub unbuilt: u64,
 }
 
 /// The bounds that a bus runs with.

@@ -107,7 +107,14 @@ fn show(store: &StoreProof, p: &mut Printer) -> Result<(), AdminError> {
             },
             bytes(proof.body_bytes)
         );
-        return Ok(p.field("", &text)?);
+        p.field("", &text)?;
+        if proof.unbuilt > 0 {
+            let unbuilt = status::count(proof.unbuilt, "projection");
+            let text =
+                format!("{unbuilt} of another version not compared; the next open builds them");
+            p.field("", &text)?;
+        }
+        return Ok(());
     }
     p.whole_line(Style::Bad, &format!("DIFFERS: {name}"))?;
     p.field(

@@ -449,3 +449,57 @@ fn forgetting_a_peer_leaves_nothing_of_it_but_used_up_ids_and_its_revocation() {
     assert_eq!(kinds.count(), 2);
     rig.check();
 }
+
+mod order {
+    //! Whatever the order of arrival, a task that was ended is ended.
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn status() -> impl Strategy<Value = Option<MailStatus>> {
+        prop_oneof![
+            Just(None),
+            Just(Some(MailStatus::Update)),
+            Just(Some(MailStatus::NeedsInput)),
+        ]
+    }
+
+    fn end() -> impl Strategy<Value = MailStatus> {
+        prop_oneof![
+            Just(MailStatus::Result),
+            Just(MailStatus::Failed),
+            Just(MailStatus::Canceled),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+        #[test]
+        fn one_end_among_any_words_in_any_order_is_where_the_task_stands(
+            words in prop::collection::vec((status(), 0i64..100_000), 0..8),
+            end in end(),
+            age in 0i64..100_000,
+            seed in any::<u64>(),
+        ) {
+            let mut all: Vec<(Option<MailStatus>, i64)> = words;
+            all.push((Some(end), age));
+            // Any order: by a number that the seed gives each.
+            all.sort_by_cached_key(|(_, age)| seed.wrapping_mul(age.unsigned_abs() | 1));
+            let mut rig = Rig::new();
+            let lease = rig.take("own", 1);
+            rig.add("a", 1).unwrap();
+            for (n, (status, age)) in all.into_iter().enumerate() {
+                rig.receive_task(&lease, 1, &n.to_string(), age, "t", status).unwrap();
+            }
+            let want = match end {
+                MailStatus::Result => TaskState::Result,
+                MailStatus::Failed => TaskState::Failed,
+                _ => TaskState::Canceled,
+            };
+            prop_assert_eq!(task(&rig, 1, "t").unwrap().0, want);
+            rig.check();
+        }
+    }
+}
