@@ -39,6 +39,8 @@ const FAREWELL: Duration = Duration::from_millis(200);
 const PEERS_LOOK: Duration = Duration::from_secs(5);
 /// How often forgotten ids are swept.
 const SWEEP: Duration = Duration::from_secs(3600);
+/// When that is done first: many sessions live for less than an hour.
+const FIRST_SWEEP: Duration = Duration::from_secs(60);
 
 /// The program cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -213,8 +215,10 @@ async fn watch_peers(core: Arc<Core>, refuse: oneshot::Sender<PeersFileError>) {
 /// that nobody saw or wrote to for long; ends pairing requests that nobody decided.
 async fn sweep(core: Arc<Core>) {
     const SPARE_MS: u64 = 86_400_000;
+    let mut wait = FIRST_SWEEP;
     loop {
-        tokio::time::sleep(SWEEP).await;
+        tokio::time::sleep(wait).await;
+        wait = SWEEP;
         let now = core.clock.now();
         let keep = core
             .config
