@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::client::{RelayUrl, RelayUrlError};
+use super::host::HostConfig;
 use crate::domain::gate::Windows;
 use crate::types::id::SessionId;
 use crate::types::limit::MAX_RELAYS;
@@ -20,19 +21,22 @@ pub struct AgentConfig {
     pub relays: Vec<RelayUrl>,
     /// The node's name; `None` stands for the fingerprint.
     pub name: Option<String>,
-    /// The session.
-    pub session: SessionId,
+    /// The session; `None` when the host names it later.
+    pub session: Option<SessionId>,
     /// How far a message's signed time may be from now.
     pub windows: Windows,
     /// Age in milliseconds of a signature at which an unsent message is signed anew.
     pub resign_after_ms: u64,
-    /// Whether wake-ups go through the MCP connection.
-    pub channels: bool,
     /// Who consents to admissions.
     pub consent: Consent,
     /// How `interlink-admin` is told to mean this identity; `None` where that tool cannot reach the
     /// log.
     pub operator: Option<OperatorFlags>,
+    /// The host and how it can be woken.
+    pub host: HostConfig,
+    /// How long a notice may stay unanswered, in milliseconds, when it went a way that never
+    /// proved to work and there is another.
+    pub notice_patience_ms: u64,
     /// How much of the working directory everybody may see.
     pub share_cwd: ShareCwd,
 }

@@ -87,7 +87,7 @@ pub struct Core {
     /// What it was told at its start.
     pub config: AgentConfig,
     /// The identity.
-    pub identity: SigningIdentity,
+    pub identity: Arc<SigningIdentity>,
     /// Its public half.
     pub me: PublicKey,
     /// The session.

@@ -14,7 +14,7 @@
 //! - [`roster`]: who is there. [`directory`]: who is meant by a name. [`lifecycle`]: signals, the parent, liveness.
 //! - [`pairing`]: the edge of pairing.
 //! - [`trouble`]: what failed, for the model to be told. [`progress`]: what it works on, for a hook.
-//! - [`wake`]: after sleep. [`driver`]: start and end.
+//! - [`runtime`]: which session is acted for. [`wake`]: after sleep. [`driver`]: start and end.
 
 pub mod client;
 pub mod clock;
@@ -35,5 +35,6 @@ pub mod presence;
 pub mod progress;
 pub mod pump;
 pub mod roster;
+pub mod runtime;
 pub mod trouble;
 pub mod wake;

@@ -32,6 +32,16 @@ mod gate_scenarios;
 #[cfg(feature = "testkit")]
 mod golden;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod host_claude;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod host_codex;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod host_pull;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod host_setup;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod host_support;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod hostile_relay;
 #[cfg(feature = "bus")]
 mod http;

@@ -46,6 +46,8 @@ pub struct Received {
     pub receipt: Receipt,
     /// How far it is: `receiver_acknowledged` once it was acknowledged.
     pub state: String,
+    /// The same in words: `stored`, `notified via` a way to wake the host, `read`.
+    pub stage: String,
     /// When its sender signed it, Unix milliseconds.
     pub signed_at_ms: u64,
     /// The task that it belongs to.
@@ -87,6 +89,8 @@ pub struct Outgoing {
     pub msg_id: String,
     /// `pending`, `bus_accepted` or `refused`.
     pub state: String,
+    /// The same in words: `queued`, `on relay` or `refused`.
+    pub stage: String,
     /// The recipient's local name.
     pub peer: String,
     /// The recipient's public key.
@@ -280,4 +284,59 @@ pub struct MySession {
 pub struct SummarySet {
     /// The summary as others see it.
     pub summary: String,
+}
+
+/// What a hook is told, in the host's own terms. Empty when there is nothing to tell.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct HookAnswer {
+    /// `block` when the turn must go on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decision: Option<String>,
+    /// Why, for the model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// A warning for the user.
+    #[serde(rename = "systemMessage", skip_serializing_if = "Option::is_none")]
+    pub system_message: Option<String>,
+    /// More context for the model.
+    #[serde(rename = "hookSpecificOutput", skip_serializing_if = "Option::is_none")]
+    pub hook_specific_output: Option<HookContext>,
+}
+
+/// Context that a hook adds.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct HookContext {
+    /// The hook.
+    #[serde(rename = "hookEventName")]
+    pub hook_event_name: String,
+    /// The context.
+    #[serde(rename = "additionalContext")]
+    pub additional_context: String,
+}
+
+/// A notice that the host did not take.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FailedDelivery {
+    /// Length of its text in bytes.
+    pub bytes: u64,
+    /// Its id.
+    pub id: String,
+    /// The id of the notice.
+    pub msg_id: String,
+    /// What was wrong.
+    pub reason: String,
+    /// Always `Interlink`: words of peers are never pushed.
+    pub sender: String,
+    /// When it failed, Unix milliseconds.
+    pub failed_at_ms: u64,
+}
+
+/// `failed_deliveries`
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FailedDeliveries {
+    /// What the host did not take.
+    pub failed: Vec<FailedDelivery>,
+    /// The notice, or what was done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
 }

@@ -16,10 +16,12 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use super::approve::Asking;
-use super::catalog::{self, Call};
+use super::catalog::{self, Call, HookCall};
 use super::notes;
+use super::tool::host::session_for;
 use super::transport::{MAX_LINE_BYTES, StdioTransport, read_lines};
-use crate::agent::core::Core;
+use crate::agent::host::HostConfig;
+use crate::agent::runtime::Supervisor;
 
 /// What a model is told about the server. Hosts cut it at 2,048 characters.
 const INSTRUCTIONS: &str = "Interlink carries signed messages between this session and sessions of \
@@ -100,20 +102,16 @@ impl HostConnection {
     }
 }
 
-/// Serves the host on standard input and output until it closes them. `opened` is called once,
-/// when the session begins; what it returns lives as long as the session.
+/// Serves the host on standard input and output until it closes them.
 ///
 /// # Errors
 ///
 /// When the input cannot be read at all.
-pub async fn serve<G>(
-    core: &Arc<Core>,
-    opened: impl FnOnce(HostConnection) -> G + Send,
-) -> io::Result<Served> {
+pub async fn serve(supervisor: &Arc<Supervisor>) -> io::Result<Served> {
     let lines = read_lines(io::stdin(), MAX_LINE_BYTES)?;
     let transport = StdioTransport::new(lines, tokio::io::stdout());
     let server = Server {
-        core: Arc::clone(core),
+        supervisor: Arc::clone(supervisor),
         asking: Asking::default(),
         ended: transport.ended(),
     };
@@ -129,7 +127,7 @@ pub async fn serve<G>(
             return Ok(Served::NeverOpened);
         }
     };
-    let guard = opened(HostConnection {
+    supervisor.opened(HostConnection {
         peer: running.peer().clone(),
         asking,
         call: None,
@@ -138,25 +136,27 @@ pub async fn serve<G>(
     if let Err(e) = running.waiting().await {
         tracing::error!("{e}");
     }
-    drop(guard);
     Ok(Served::Closed)
 }
 
 /// The server.
 pub struct Server {
-    core: Arc<Core>,
+    supervisor: Arc<Supervisor>,
     asking: Asking,
     ended: watch::Receiver<bool>,
 }
 
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
-        let mut experimental = BTreeMap::new();
-        experimental.insert("claude/channel".to_owned(), JsonObject::new());
-        let capabilities = ServerCapabilities::builder()
-            .enable_experimental_with(experimental)
-            .enable_tools()
-            .build();
+        let capabilities = ServerCapabilities::builder().enable_tools();
+        let capabilities = match self.supervisor.base.config.host {
+            HostConfig::Claude { .. } => {
+                let mut experimental = BTreeMap::new();
+                experimental.insert("claude/channel".to_owned(), JsonObject::new());
+                capabilities.enable_experimental_with(experimental).build()
+            }
+            HostConfig::Codex { .. } | HostConfig::Other => capabilities.build(),
+        };
         let mut info = ServerConfig::new(capabilities);
         info.protocol_version = ProtocolVersion::V_2025_11_25;
         info.server_info =
@@ -182,8 +182,18 @@ impl ServerHandler for Server {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
+        let hook = HookCall {
+            supervisor: &self.supervisor,
+            name: &request.name,
+            arguments: request.arguments.as_ref(),
+            meta: &context.meta,
+        };
+        if let Some(done) = catalog::hook(hook).await {
+            return done.map(CallToolResponse::from);
+        }
+        let core = session_for(&self.supervisor, &context.meta)?;
         let call = Call {
-            core: &self.core,
+            core: &core,
             name: &request.name,
             arguments: request.arguments,
             meta: context.meta.clone(),
@@ -196,7 +206,7 @@ impl ServerHandler for Server {
         };
         let mut result = catalog::call(call).await?;
         if result.is_error != Some(true) {
-            notes::add(&self.core, &mut result).await;
+            notes::add(&core, &request.name, &mut result).await;
         }
         Ok(CallToolResponse::from(result))
     }

@@ -1,6 +1,7 @@
 //! The tools as a host sees them: names, descriptions, schemas, annotations, and the way from a call
 //! to the function that answers it. One module an area.
 
+mod hosts;
 mod messages;
 mod pairing;
 mod peers;
@@ -8,6 +9,8 @@ mod sessions;
 mod tasks;
 
 use std::sync::Arc;
+
+pub use hosts::{HookCall, hook};
 
 use rmcp::model::{
     CallToolResult, ContentBlock, ErrorData, JsonObject, MetaObject, RequestMetaObject, Tool,
@@ -49,6 +52,7 @@ pub fn tools() -> Vec<Tool> {
     tools.extend(sessions::tools());
     tools.extend(tasks::tools());
     tools.extend(pairing::tools());
+    tools.extend(hosts::tools());
     tools.sort_by(|a, b| a.name.cmp(&b.name));
     tools
 }
@@ -72,6 +76,9 @@ pub async fn call(call: Call<'_>) -> Result<CallToolResult, ErrorData> {
         return done;
     }
     if let Some(done) = pairing::call(&call).await {
+        return done;
+    }
+    if let Some(done) = hosts::call(&call).await {
         return done;
     }
     let text = format!("unknown tool {:?}", call.name);

@@ -1,6 +1,7 @@
 //! The tools, by area. Each is one function: arguments in, [`Answer`](super::reply::Answer) out.
 
 pub mod discover;
+pub mod host;
 pub mod inbox;
 pub mod pair;
 mod pair_end;

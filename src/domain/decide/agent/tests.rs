@@ -621,6 +621,7 @@ fn acknowledging_what_a_notice_speaks_for_follows_it_up() {
     assert!(rig.notice_result(&lease, "00000002", false));
     assert_eq!(state(&rig, "m3"), "delivery_failed");
     let bad = AgentCommand::ReserveNotice {
+        patience_ms: None,
         lease: lease.clone(),
         id: "XYZ".into(),
         path: NoticePath::Channel,
