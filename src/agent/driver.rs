@@ -36,6 +36,8 @@ const FAREWELL: Duration = Duration::from_millis(200);
 const PEERS_LOOK: Duration = Duration::from_secs(5);
 /// How often forgotten ids are swept.
 const SWEEP: Duration = Duration::from_secs(3600);
+/// When that is done first: many sessions live for less than an hour.
+const FIRST_SWEEP: Duration = Duration::from_secs(60);
 
 /// The program cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -178,8 +180,10 @@ async fn watch_peers(supervisor: Arc<Supervisor>, refuse: oneshot::Sender<PeersF
 async fn sweep(supervisor: Arc<Supervisor>) {
     const SPARE_MS: u64 = 86_400_000;
     let base = &supervisor.base;
+    let mut wait = FIRST_SWEEP;
     loop {
-        tokio::time::sleep(SWEEP).await;
+        tokio::time::sleep(wait).await;
+        wait = SWEEP;
         let now = SystemClock.now();
         let windows = base.config.windows;
         let keep = windows
