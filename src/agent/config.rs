@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::client::{RelayUrl, RelayUrlError};
+use super::host::HostConfig;
 use crate::domain::gate::Windows;
 use crate::types::id::SessionId;
 use crate::types::limit::MAX_RELAYS;
@@ -20,16 +21,43 @@ pub struct AgentConfig {
     pub relays: Vec<RelayUrl>,
     /// The node's name; `None` stands for the fingerprint.
     pub name: Option<String>,
-    /// The session.
-    pub session: SessionId,
+    /// The session; `None` when the host names it later.
+    pub session: Option<SessionId>,
     /// How far a message's signed time may be from now.
     pub windows: Windows,
     /// Age in milliseconds of a signature at which an unsent message is signed anew.
     pub resign_after_ms: u64,
-    /// Whether wake-ups go through the MCP connection.
-    pub channels: bool,
+    /// Who consents to admissions.
+    pub consent: Consent,
+    /// How `interlink-admin` is told to mean this identity; `None` where that tool cannot reach the
+    /// log.
+    pub operator: Option<OperatorFlags>,
+    /// The host and how it can be woken.
+    pub host: HostConfig,
+    /// How long a notice may stay unanswered, in milliseconds, when it went a way that never
+    /// proved to work and there is another.
+    pub notice_patience_ms: u64,
     /// How much of the working directory everybody may see.
     pub share_cwd: ShareCwd,
+}
+
+/// What follows a command of `interlink-admin`, ready for a shell: each empty or beginning with a
+/// blank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OperatorFlags {
+    /// For every command: which identity.
+    pub identity: String,
+    /// For commands that send something: through which relays.
+    pub relays: String,
+}
+
+/// Who consents to admitting and revoking peers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Consent {
+    /// The human, asked by the host or on a terminal.
+    Auto,
+    /// Whoever calls the tool.
+    Tool,
 }
 
 /// How much of the working directory is announced. Announcements are public to whoever can ask a

@@ -87,7 +87,7 @@ pub struct Core {
     /// What it was told at its start.
     pub config: AgentConfig,
     /// The identity.
-    pub identity: SigningIdentity,
+    pub identity: Arc<SigningIdentity>,
     /// Its public half.
     pub me: PublicKey,
     /// The session.
@@ -199,6 +199,11 @@ impl Core {
             .into_iter()
             .map(|answer| answer.map_err(|e| self.judge(e)))
             .collect()
+    }
+
+    /// What a failed command of the session means; learns from a refusal that the lease is gone.
+    pub fn judged(&self, e: LedgerError) -> ActError {
+        self.judge(e)
     }
 
     fn judge(&self, e: LedgerError) -> ActError {

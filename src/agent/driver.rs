@@ -2,28 +2,25 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use super::client::{ClientError, RelayClient};
-use super::clock::{OsEntropy, SystemClock};
+use super::client::ClientError;
+use super::clock::SystemClock;
 use super::config::{AgentConfig, StorePlace};
-use super::core::{Core, Relay};
-use super::host::claude_channel;
-use super::lease::{self, LeaseState, Right};
+use super::core::Core;
+use super::lease::{self, Right};
 use super::ledger::Ledger;
 use super::lifecycle::{self, Ending, Parent};
 use super::mcp::server::{Served, serve as serve_host};
 use super::peers_file::{PeersFile, PeersFileError};
-use super::roster::Memory;
-use super::trouble::Told;
+use super::runtime::{Base, Supervisor};
 use super::{poll, presence, progress, pump, wake};
 use crate::crypto::sign::SigningIdentity;
-use crate::domain::decide::agent::{AgentCommand, DirectoryCommand};
+use crate::domain::decide::agent::{AgentCommand, DirectoryCommand, PairingCommand};
 use crate::domain::query::agent as query;
 use crate::keystore::LoadKeyError;
 use crate::store::{Location, OpenOptions};
@@ -72,40 +69,6 @@ pub fn store_options(place: &StorePlace) -> OpenOptions {
     }
 }
 
-fn build(config: AgentConfig, identity: SigningIdentity) -> Result<Arc<Core>, StartError> {
-    let clock = Arc::new(SystemClock);
-    let me = identity.public();
-    let name = config
-        .name
-        .clone()
-        .map(|name| name.trim().to_owned())
-        .filter(|name| !name.is_empty())
-        .unwrap_or_else(|| me.fingerprint().to_string());
-    let relays = RelayClient::all(&config.relays)?
-        .into_iter()
-        .map(|client| Arc::new(Relay::new(client)))
-        .collect();
-    Ok(Arc::new(Core {
-        identity,
-        me,
-        session: config.session.clone(),
-        name,
-        ledger: Ledger::start(store_options(&config.store), clock.clone())?,
-        peers: PeersFile::new(config.peers.clone(), config.adopt_peers, clock),
-        lease: LeaseState::default(),
-        relays,
-        told: Told::default(),
-        roster: Memory::default(),
-        summary: Mutex::default(),
-        summary_changed: Notify::new(),
-        woke: watch::Sender::new(0),
-        announced: AtomicU64::new(0),
-        clock: SystemClock,
-        entropy: OsEntropy,
-        config,
-    }))
-}
-
 /// Runs a channel server until its host, its parent or a signal ends it. Returns the exit code;
 /// the caller exits at once, without waiting for threads.
 ///
@@ -117,24 +80,34 @@ pub async fn serve(
     identity: SigningIdentity,
     parent: Parent,
 ) -> Result<u8, StartError> {
-    let core = build(config, identity)?;
-    let started = core.clock.now();
+    let clock = Arc::new(SystemClock);
+    let supervisor = Arc::new(Supervisor::new(Base {
+        identity: Arc::new(identity),
+        ledger: Ledger::start(store_options(&config.store), clock.clone())?,
+        peers: PeersFile::new(config.peers.clone(), config.adopt_peers, clock),
+        config,
+    }));
     let (refuse, refused) = oneshot::channel();
-    let mut parts = parts(&core, refuse);
+    let mut parts = JoinSet::new();
+    parts.spawn(watch_peers(Arc::clone(&supervisor), refuse));
+    parts.spawn(sweep(Arc::clone(&supervisor)));
+    if let Some(session) = &supervisor.base.config.session {
+        supervisor.bind(session)?;
+    }
     let outcome = tokio::select! {
-        outcome = run_session(&core) => outcome.map_err(StartError::from),
+        outcome = run_session(&supervisor) => outcome.map_err(StartError::from),
         ending = lifecycle::signalled() => Ok((ending, 0)),
         ending = parent.died() => Ok((ending, 0)),
         Ok(e) = refused => Err(StartError::from(e)),
     };
     tracing::debug!("ending: {outcome:?}");
-    // No part announces or polls any more when the session takes its leave.
     parts.abort_all();
-    let _ = tokio::time::timeout(FAREWELL, farewell(&core, started)).await;
+    supervisor.shut_down(FAREWELL).await;
     outcome.map(|(_, code)| code)
 }
 
-fn parts(core: &Arc<Core>, refuse: oneshot::Sender<PeersFileError>) -> JoinSet<()> {
+/// Starts everything that acts for a session.
+pub(super) fn parts(core: &Arc<Core>) -> JoinSet<()> {
     let mut parts = JoinSet::new();
     for relay in &core.relays {
         parts.spawn(poll::run(Arc::clone(core), Arc::clone(relay)));
@@ -147,21 +120,11 @@ fn parts(core: &Arc<Core>, refuse: oneshot::Sender<PeersFileError>) -> JoinSet<(
         let core = Arc::clone(core);
         async move { lease::keep(&core).await }
     });
-    parts.spawn(watch_peers(Arc::clone(core), refuse));
-    parts.spawn(sweep(Arc::clone(core)));
     parts
 }
 
-async fn run_session(core: &Arc<Core>) -> io::Result<(Ending, u8)> {
-    let served = serve_host(core, |host| {
-        let mut notices = JoinSet::new();
-        if core.config.channels {
-            notices.spawn(claude_channel::run(Arc::clone(core), host));
-        }
-        // Ends with the session: a JoinSet aborts what it holds when it is dropped.
-        notices
-    })
-    .await?;
+async fn run_session(supervisor: &Arc<Supervisor>) -> io::Result<(Ending, u8)> {
+    let served = serve_host(supervisor).await?;
     let code = match served {
         Served::Closed => 0,
         Served::NeverOpened => 1,
@@ -171,14 +134,18 @@ async fn run_session(core: &Arc<Core>) -> io::Result<(Ending, u8)> {
 
 /// Takes hand edits of the allowlist over, also while no mail comes; says when it breaks. A file
 /// that is not the identity's is told through `refuse` and ends this.
-async fn watch_peers(core: Arc<Core>, refuse: oneshot::Sender<PeersFileError>) {
+async fn watch_peers(supervisor: Arc<Supervisor>, refuse: oneshot::Sender<PeersFileError>) {
+    let base = &supervisor.base;
     let mut said = String::new();
     let mut started = false;
     loop {
-        if core.ledger.is_open() {
-            match core.peers.ensure(&core.ledger).await {
+        if base.ledger.is_open() {
+            match base.peers.ensure(&base.ledger).await {
                 Ok(()) => {
                     started = true;
+                    if let Err(e) = base.peers.follow_log(&base.ledger).await {
+                        tracing::debug!("the peers file: {e}");
+                    }
                     if !said.is_empty() {
                         tracing::info!("the peers file reads again");
                         said.clear();
@@ -207,17 +174,17 @@ async fn watch_peers(core: Arc<Core>, refuse: oneshot::Sender<PeersFileError>) {
 }
 
 /// Forgets ids of messages that are too old to be accepted anyway, with a day to spare, and sessions
-/// that nobody saw or wrote to for long.
-async fn sweep(core: Arc<Core>) {
+/// that nobody saw or wrote to for long; ends pairing requests that nobody decided.
+async fn sweep(supervisor: Arc<Supervisor>) {
     const SPARE_MS: u64 = 86_400_000;
+    let base = &supervisor.base;
     loop {
         tokio::time::sleep(SWEEP).await;
-        let now = core.clock.now();
-        let keep = core
-            .config
-            .windows
+        let now = SystemClock.now();
+        let windows = base.config.windows;
+        let keep = windows
             .past_peer_ms
-            .saturating_add(core.config.windows.future_ms)
+            .saturating_add(windows.future_ms)
             .saturating_add(SPARE_MS);
         let command = AgentCommand::ForgetReplay {
             before: now.minus(keep),
@@ -226,20 +193,35 @@ async fn sweep(core: Arc<Core>) {
         let unused = DirectoryCommand::ExpireSessions {
             before: now.minus(DIRECTORY_RETENTION_MS),
         };
-        for command in [command, AgentCommand::Directory(unused)] {
-            if let Err(e) = core.submit(command).await {
+        let expire = PairingCommand::Expire { now }.into();
+        for command in [command, AgentCommand::Directory(unused), expire] {
+            if let Err(e) = base.ledger.submit(command).await {
                 tracing::debug!("sweep: {e}");
             }
         }
     }
 }
 
+/// Whether anything comes after a farewell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Last {
+    /// Another conversation uses the store.
+    OfTheSession,
+    /// Nothing.
+    OfTheProcess,
+}
+
 /// Leaves the presence boards, says good-bye to whoever wrote to this process, gives the lease
-/// back, closes the store. All at once, nothing queued, nothing waited for beyond the caller's
-/// limit.
-async fn farewell(core: &Arc<Core>, started: UnixMillis) {
+/// back; closes the store when the process ends. All at once, nothing queued, nothing waited for
+/// beyond the caller's limit.
+pub(super) async fn farewell(core: &Arc<Core>, started: UnixMillis, last: Last) {
+    let close = async {
+        if last == Last::OfTheProcess {
+            core.ledger.close().await;
+        }
+    };
     let Right::Held(lease) = core.lease.now() else {
-        return core.ledger.close().await;
+        return close.await;
     };
     core.ledger
         .submit_and_forget(AgentCommand::ReleaseLease { lease });
@@ -263,7 +245,7 @@ async fn farewell(core: &Arc<Core>, started: UnixMillis) {
     }
     // Not after the calls: a relay that hangs would use up the time.
     let said = async { while calls.join_next().await.is_some() {} };
-    tokio::join!(core.ledger.close(), said);
+    tokio::join!(close, said);
 }
 
 /// The good-byes to sessions that wrote to this one since the process started.

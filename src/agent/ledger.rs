@@ -67,6 +67,17 @@ impl Ledger {
         Ok(ledger)
     }
 
+    /// A log over a store that is open. Nothing follows other processes' commits.
+    #[must_use]
+    pub fn over(store: Store<Agent>) -> Ledger {
+        Ledger {
+            head: watch::Sender::new(store.head()),
+            slot: RwLock::new(Some(Arc::new(store))),
+            trouble: Mutex::new(None),
+            closed: AtomicBool::new(false),
+        }
+    }
+
     /// One turn of the background thread: open, or follow the head.
     fn turn(&self, options: &OpenOptions, clock: &Arc<dyn Clock>) {
         let Some(store) = self.store() else {

@@ -65,6 +65,15 @@ impl Parent {
         Parent()
     }
 
+    /// Whether the parent is gone by now.
+    #[must_use]
+    pub fn is_gone(self) -> bool {
+        #[cfg(unix)]
+        return self.0.is_some() && rustix::process::getppid() != self.0;
+        #[cfg(not(unix))]
+        false
+    }
+
     /// Resolves when the parent is gone: its children are handed to another process. Never
     /// resolves when there is no parent to watch.
     pub async fn died(self) -> Ending {

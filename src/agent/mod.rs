@@ -12,8 +12,9 @@
 //!
 //! - [`client`]: the only HTTP client. [`lease`]: who may act for the session.
 //! - [`roster`]: who is there. [`directory`]: who is meant by a name. [`lifecycle`]: signals, the parent, liveness.
+//! - [`pairing`]: the edge of pairing.
 //! - [`trouble`]: what failed, for the model to be told. [`progress`]: what it works on, for a hook.
-//! - [`wake`]: after sleep. [`driver`]: start and end.
+//! - [`runtime`]: which session is acted for. [`wake`]: after sleep. [`driver`]: start and end.
 
 pub mod client;
 pub mod clock;
@@ -27,11 +28,13 @@ pub mod ledger;
 pub mod lifecycle;
 pub mod mcp;
 pub mod pace;
+pub mod pairing;
 pub mod peers_file;
 pub mod poll;
 pub mod presence;
 pub mod progress;
 pub mod pump;
 pub mod roster;
+pub mod runtime;
 pub mod trouble;
 pub mod wake;

@@ -123,6 +123,24 @@ impl PeersFile {
         run(move || this.sync(&ledger)).await
     }
 
+    /// Brings the file up to a policy that changed without it: an acceptance admits, and another process
+    /// may have died between its commit and the file. Cheap when nothing did.
+    ///
+    /// # Errors
+    ///
+    /// [`PeersFileError`]; the policy counts all the same.
+    pub async fn follow_log(&self, ledger: &Arc<Ledger>) -> Result<(), PeersFileError> {
+        ledger.settled().await;
+        let (this, ledger) = (self.clone(), Arc::clone(ledger));
+        run(move || {
+            if ledger.read_blocking(|s| Ok(query::is_file_behind(s)?))? {
+                this.sync(&ledger)?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
     /// Carries out a command that changes the policy, then brings the file up to it. Durable in
     /// the log when this returns, also when writing the file failed.
     ///
@@ -136,16 +154,35 @@ impl PeersFile {
     ) -> Result<AgentReply, PeersFileError> {
         ledger.settled().await;
         let (this, ledger) = (self.clone(), Arc::clone(ledger));
-        run(move || {
-            let _lock = this.lock()?;
-            this.sync_locked(&ledger)?;
-            let reply = ledger.submit_blocking(command)?;
-            match this.sync_locked(&ledger) {
-                Ok(()) => Ok(reply),
-                Err(e) => Err(PeersFileError::Behind(e.to_string())),
-            }
-        })
-        .await
+        run(move || this.change_blocking(&ledger, command)).await
+    }
+
+    /// As [`PeersFile::ensure`], on the calling thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`PeersFile::ensure`].
+    pub fn ensure_blocking(&self, ledger: &Ledger) -> Result<(), PeersFileError> {
+        self.known().unwrap_or_else(|| self.sync(ledger))
+    }
+
+    /// As [`PeersFile::change`], on the calling thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`PeersFile::change`].
+    pub fn change_blocking(
+        &self,
+        ledger: &Ledger,
+        command: AgentCommand,
+    ) -> Result<AgentReply, PeersFileError> {
+        let _lock = self.lock()?;
+        self.sync_locked(ledger)?;
+        let reply = ledger.submit_blocking(command)?;
+        match self.sync_locked(ledger) {
+            Ok(()) => Ok(reply),
+            Err(e) => Err(PeersFileError::Behind(e.to_string())),
+        }
     }
 
     /// The outcome of the last look, if the file is still the same.

@@ -13,6 +13,7 @@ use tokio::time::sleep;
 use super::clock::jitter;
 use super::core::{ActError, Core, Relay};
 use super::pace::{Pace, Taken};
+use super::pairing::{self, After, Asked};
 use super::{presence, pump};
 use crate::crypto::hash::sha256;
 use crate::domain::decide::agent::{
@@ -50,7 +51,7 @@ pub async fn run(core: Arc<Core>, relay: Arc<Relay>) {
     }
 }
 
-async fn poll(core: &Core, relay: &Relay, lease: &Lease) {
+async fn poll(core: &Arc<Core>, relay: &Relay, lease: &Lease) {
     let mut woke = core.woke.subscribe();
     let mut state = State {
         failures: 0,
@@ -72,7 +73,7 @@ struct State {
 }
 
 /// Asks once, takes in what comes, and pauses as the relay deserves.
-async fn turn(core: &Core, relay: &Relay, lease: &Lease, state: &mut State) {
+async fn turn(core: &Arc<Core>, relay: &Relay, lease: &Lease, state: &mut State) {
     let asked = Instant::now();
     match relay.client.recv(&core.route(), WAIT, BATCH).await {
         Ok(reply) => {
@@ -98,7 +99,7 @@ async fn turn(core: &Core, relay: &Relay, lease: &Lease, state: &mut State) {
 
 /// Takes in what one answer holds.
 async fn take(
-    core: &Core,
+    core: &Arc<Core>,
     relay: &Relay,
     lease: &Lease,
     reply: RecvReply,
@@ -219,12 +220,14 @@ struct Entering {
     msg_id: MsgId,
     in_reply_to: Option<MsgId>,
     command: AgentCommand,
+    /// Set for a pairing request.
+    asked: Option<Asked>,
 }
 
 /// Decides about deliveries for good, and stores what follows: handed to the log together, so that
 /// one commit holds them all. The outcomes are in their order.
 async fn decide(
-    core: &Core,
+    core: &Arc<Core>,
     relay: &Relay,
     lease: &Lease,
     deliveries: &[ReceivedDelivery],
@@ -261,13 +264,14 @@ async fn decide(
         let goodbye = presence::goodbye(core, &message);
         let (from, msg_id) = (message.from, message.msg_id.clone());
         let in_reply_to = message.in_reply_to.clone();
-        if let Some(command) = gate_one(core, relay, lease, message, peer, seen) {
+        if let Some((command, asked)) = gate_one(core, relay, lease, message, peer, seen) {
             entering.push(Entering {
                 place,
                 from,
                 msg_id,
                 in_reply_to,
                 command,
+                asked,
             });
             goodbyes.extend(goodbye);
         }
@@ -277,10 +281,12 @@ async fn decide(
         deliveries.iter().map(|_| Ok(Done::Old)).collect();
     let (commands, rest): (Vec<_>, Vec<_>) = entering
         .into_iter()
-        .map(|e| (e.command, (e.place, e.from, e.in_reply_to)))
+        .map(|e| (e.command, (e.place, e.from, e.in_reply_to, e.asked)))
         .unzip();
     let answers = core.submit_all(commands).await;
-    for ((place, from, in_reply_to), answer) in rest.into_iter().zip(answers) {
+    let mut after = After::default();
+    for ((place, from, in_reply_to, asked), answer) in rest.into_iter().zip(answers) {
+        after.learn(from, asked, &answer);
         if let Some(outcome) = outcomes.get_mut(place) {
             *outcome = stored(relay, &from, answer).map(|new| match new {
                 true => Done::News {
@@ -296,6 +302,7 @@ async fn decide(
             tracing::debug!("a good-bye is not remembered: {e}");
         }
     }
+    after.settle(core, lease).await;
     Ok(outcomes)
 }
 
@@ -344,7 +351,7 @@ fn gate_one(
     message: Message,
     peer: Option<String>,
     seen: bool,
-) -> Option<AgentCommand> {
+) -> Option<(AgentCommand, Option<Asked>)> {
     let label = peer.clone();
     let decision = gate::decide_verified::<std::convert::Infallible>(
         &core.me,
@@ -358,20 +365,16 @@ fn gate_one(
     let Ok(decision) = decision;
     match decision.outcome {
         Outcome::Inline { .. } | Outcome::Reject(Reject::Expired { .. }) => {
-            receive(core, lease, message)
+            receive(core, lease, message).map(|command| (command, None))
         }
         Outcome::Reject(reason) => {
             reject(core, relay, &message, label, &reason);
             None
         }
-        Outcome::PairRequest | Outcome::PairAccept | Outcome::KnownPeerKnock { .. } => {
-            tracing::debug!(
-                "a {} from {} is left unanswered",
-                message.kind.as_str(),
-                message.from.fingerprint()
-            );
-            None
+        Outcome::PairRequest | Outcome::KnownPeerKnock { .. } => {
+            pairing::knock(core, lease, &message).map(|(command, asked)| (command, Some(asked)))
         }
+        Outcome::PairAccept => Some((pairing::acceptance(core, lease, &message), None)),
     }
 }
 

@@ -2,28 +2,46 @@
 //!
 //! Exit codes: 0 ended in order, 1 cannot run, 2 wrong usage; `wait` exits with 2 to wake its host.
 
-use std::io::{self, Read as _, Write as _};
+mod side;
+mod socket;
+
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::builder::FalseyValueParser;
+use clap::builder::{FalseyValueParser, OsStringValueParser, TypedValueParser};
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
+use super::doctor::DoctorArgs;
 use super::exit::Exit;
+use super::hook::{Hook, Input};
+use super::setup::{SetupArgs, SetupError};
 use super::units::duration_ms;
 use super::{logging, out, paths};
 use crate::agent::clock::{OsEntropy, random_hex};
-use crate::agent::config::{AgentConfig, RelayListError, ShareCwd, StorePlace, parse_relays};
+use crate::agent::config::{
+    AgentConfig, Consent, OperatorFlags, RelayListError, ShareCwd, StorePlace, parse_relays,
+};
 use crate::agent::driver::{self, StartError};
-use crate::agent::host::claude_hook::{self, Waited};
+use crate::agent::host::HostConfig;
+use crate::agent::host::claude_hook::{self, AtLimit, Waited};
 use crate::agent::lifecycle::Parent;
+use crate::agent::mcp::approve::quoted;
 use crate::crypto::hash::sha256;
 use crate::domain::gate::Windows;
 use crate::keystore::KeyPermissions;
 use crate::types::entropy::EntropyError;
 use crate::types::id::{PublicKey, SessionId, SessionIdError};
 
+use side::{answer_hook, examine, set_up};
+use socket::{HostError, messaging_socket};
+
 const PROGRAM: &str = "interlink-mcp";
+
+/// The relay when none is named.
+pub(super) const DEFAULT_URL: &str = "http://127.0.0.1:9440";
+/// How long a listener of last resort listens: longer than hosts keep a hook.
+const FALLBACK_LIMIT: Duration = Duration::from_secs(30 * 86_400);
 
 /// The channel server: one per coding-agent session, spoken to in MCP over standard input and
 /// output.
@@ -41,7 +59,7 @@ struct Args {
 #[derive(Debug, ClapArgs)]
 struct Common {
     /// The secret key [default: ~/.config/interlink/id.key]
-    #[arg(long, value_name = "PATH", env = "INTERLINK_KEY", global = true)]
+    #[arg(long, value_name = "PATH", env = "INTERLINK_KEY", value_parser = path(), global = true)]
     key: Option<PathBuf>,
 
     /// Load a key that other users of this machine can read
@@ -49,7 +67,7 @@ struct Common {
     insecure_key_permissions: bool,
 
     /// The list of who may write [default: ~/.config/interlink/peers.json]
-    #[arg(long, value_name = "PATH", env = "INTERLINK_PEERS", global = true)]
+    #[arg(long, value_name = "PATH", env = "INTERLINK_PEERS", value_parser = path(), global = true)]
     peers: Option<PathBuf>,
 
     /// Switch the identity to the list that --peers names: without it a second list is refused
@@ -61,14 +79,14 @@ struct Common {
         long,
         value_name = "URL,...",
         env = "INTERLINK_URL",
-        default_value = "http://127.0.0.1:9440",
+        default_value = DEFAULT_URL,
         global = true
     )]
     url: String,
 
     /// The identity's store [default:
     /// $XDG_STATE_HOME/interlink/agent/<public key>/agent.redb]
-    #[arg(long, value_name = "PATH", env = "INTERLINK_AGENT_DB", global = true)]
+    #[arg(long, value_name = "PATH", env = "INTERLINK_AGENT_DB", value_parser = path(), global = true)]
     db: Option<PathBuf>,
 
     /// One store for all sessions of the identity, or one for each, where file locks do not work
@@ -121,7 +139,7 @@ struct Common {
     )]
     share_cwd: Share,
 
-    /// The host [only `claude` in this version]
+    /// The program that runs the model
     #[arg(
         long,
         value_enum,
@@ -131,9 +149,54 @@ struct Common {
     )]
     host: Host,
 
+    /// The codex program
+    #[arg(
+        long,
+        value_name = "PATH",
+        env = "INTERLINK_CODEX_BIN",
+        default_value = "codex",
+        global = true
+    )]
+    codex_bin: PathBuf,
+
+    /// Act only for the conversation that Claude Code's hooks name: true or false
+    #[arg(
+        long,
+        env = "INTERLINK_CLAUDE_SESSION_HOOKS",
+        num_args = 0..=1,
+        default_value_t = false,
+        default_missing_value = "true",
+        require_equals = true,
+        value_parser = clap::builder::BoolValueParser::new(),
+        global = true
+    )]
+    claude_session_hooks: bool,
+
+    /// How long a notice may stay unanswered before another way is tried, while the first never
+    /// proved to work
+    #[arg(long, value_name = "TIME", env = "INTERLINK_NOTICE_PATIENCE", default_value = "60s", value_parser = duration_ms, global = true)]
+    notice_patience: u64,
+
     /// Wake the host through its channel: 1 or true
     #[arg(long, env = "INTERLINK_CHANNELS", value_parser = one_or_true, hide = true, global = true)]
     channels: bool,
+
+    /// Who consents to admitting and revoking peers: the human, asked through the host or on a
+    /// terminal, or whoever calls the tool
+    #[arg(
+        long,
+        value_enum,
+        env = "INTERLINK_CONSENT",
+        default_value = "auto",
+        global = true
+    )]
+    consent: ConsentMode,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ConsentMode {
+    Auto,
+    Tool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -156,6 +219,17 @@ enum Share {
 enum Host {
     Claude,
     Codex,
+    /// Any other MCP client: mail is fetched, nothing is pushed
+    Other,
+}
+
+/// An empty path stands for the default: plugins pass variables on that may be unset.
+fn path() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(PathBuf::from)
+}
+
+fn named(path: Option<&PathBuf>) -> Option<&PathBuf> {
+    path.filter(|path| !path.as_os_str().is_empty())
 }
 
 /// The public program's reading: everything else is no.
@@ -172,7 +246,20 @@ enum Command {
         /// Exit for renewal after this many seconds without mail
         #[arg(long, value_name = "SECONDS", default_value_t = 3000, value_parser = clap::value_parser!(u64).range(1..=2_592_000))]
         renew_after_secs: u64,
+
+        /// Listen also where the server has other ways to wake the session, as the one of last
+        /// resort; wake nobody for renewal
+        #[arg(long)]
+        fallback: bool,
     },
+
+    Setup(SetupArgs),
+
+    Doctor(DoctorArgs),
+
+    /// Answer a command hook of the host, whose input is on standard input
+    #[command(subcommand)]
+    Hook(Hook),
 }
 
 /// Why the program does not run.
@@ -186,12 +273,20 @@ enum McpError {
     Session(#[from] SessionIdError),
     #[error(transparent)]
     Entropy(#[from] EntropyError),
+    #[error(transparent)]
+    Host(#[from] HostError),
     #[error("cannot start the runtime: {0}")]
     Runtime(#[source] io::Error),
     #[error(transparent)]
     Start(#[from] StartError),
     #[error("cannot listen: {0}")]
     Listen(#[source] io::Error),
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+    #[error("the path of a program or a file: {0}")]
+    Program(#[source] io::Error),
+    #[error("standard output: {0}")]
+    Output(#[source] io::Error),
 }
 
 impl McpError {
@@ -217,8 +312,15 @@ pub fn main() -> ! {
     };
     logging::init();
     let code = match args.command {
-        Some(Command::Wait { renew_after_secs }) => {
-            wait(&args.common, Duration::from_secs(renew_after_secs))
+        Some(Command::Wait {
+            renew_after_secs,
+            fallback,
+        }) => wait(&args.common, renew_after_secs, fallback),
+        Some(Command::Setup(setup)) => set_up(&args.common, &setup),
+        Some(Command::Doctor(doctor)) => examine(&args.common, &doctor),
+        Some(Command::Hook(hook)) => {
+            answer_hook(&args.common, hook);
+            Ok(0)
         }
         None => serve(args.common, parent),
     };
@@ -235,22 +337,26 @@ fn serve(common: Common, parent: Parent) -> Result<u8, McpError> {
     for relay in relays.iter().filter(|r| !r.is_loopback()) {
         tracing::warn!("{relay} is not on this machine: messages are signed, but not encrypted");
     }
-    if common.host == Host::Codex {
-        tracing::warn!("--host codex has no wake-up in this version; mail is there to be fetched");
-    }
+    let host = common.host(&env)?;
     let key = common.key_path()?;
     let identity = crate::keystore::load(&key, common.permissions()).map_err(StartError::from)?;
-    let session = match common.session(&|name| env(name))? {
+    let known = match common.session(&|name| env(name))? {
         Some(session) => session,
         None => SessionId::parse(&random_hex::<4>(&OsEntropy)?)?,
     };
+    let store = common.store(&identity.public(), &known)?;
+    // These hosts name the session when it begins.
+    let session = match &host {
+        HostConfig::Claude { managed: true, .. } | HostConfig::Codex { .. } => None,
+        HostConfig::Claude { .. } | HostConfig::Other => Some(known),
+    };
     let config = AgentConfig {
-        peers: match &common.peers {
+        peers: match named(common.peers.as_ref()) {
             Some(path) => path.clone(),
             None => paths::peers_file(&env)?,
         },
         adopt_peers: common.adopt_peers,
-        store: common.store(&identity.public(), &session)?,
+        store,
         relays,
         name: common.name.clone(),
         session,
@@ -260,18 +366,20 @@ fn serve(common: Common, parent: Parent) -> Result<u8, McpError> {
             future_ms: common.max_ahead,
         },
         resign_after_ms: common.resign_after.max(1_000),
-        channels: common.channels,
+        consent: match common.consent {
+            ConsentMode::Auto => Consent::Auto,
+            ConsentMode::Tool => Consent::Tool,
+        },
+        operator: common.operator_flags(&identity.public())?,
+        host,
+        notice_patience_ms: common.notice_patience,
         share_cwd: match common.share_cwd {
             Share::Full => ShareCwd::Full,
             Share::Basename => ShareCwd::Basename,
             Share::None => ShareCwd::None,
         },
     };
-    tracing::info!(
-        "identity {} session {}",
-        identity.public().fingerprint(),
-        config.session
-    );
+    tracing::info!("identity {}", identity.public().fingerprint());
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -283,11 +391,17 @@ fn serve(common: Common, parent: Parent) -> Result<u8, McpError> {
     Ok(code)
 }
 
-fn wait(common: &Common, limit: Duration) -> Result<u8, McpError> {
-    if common.channels {
+fn wait(common: &Common, renew_after_secs: u64, fallback: bool) -> Result<u8, McpError> {
+    let env = paths::process_env;
+    let better = common.host(&env).map(|host| host.paths().len() > 1);
+    if !fallback && better.unwrap_or(true) {
         return Ok(0);
     }
-    let env = paths::process_env;
+    let (limit, at_limit) = if fallback {
+        (FALLBACK_LIMIT, AtLimit::End)
+    } else {
+        (Duration::from_secs(renew_after_secs), AtLimit::Renew)
+    };
     let session = match common.session(&|_| None)? {
         Some(session) => session,
         None => match hook_session() {
@@ -301,7 +415,7 @@ fn wait(common: &Common, limit: Duration) -> Result<u8, McpError> {
     let identity = crate::keystore::load(&common.key_path()?, common.permissions())
         .map_err(StartError::from)?;
     let place = common.store(&identity.public(), &session)?;
-    match claude_hook::wait(&place, &session, limit).map_err(McpError::Listen)? {
+    match claude_hook::wait(&place, &session, limit, at_limit).map_err(McpError::Listen)? {
         Waited::Silent => Ok(0),
         Waited::Wake(text) => {
             let _ = writeln!(io::stderr().lock(), "{text}");
@@ -312,23 +426,7 @@ fn wait(common: &Common, limit: Duration) -> Result<u8, McpError> {
 
 /// The session that a hook names on standard input.
 fn hook_session() -> Option<SessionId> {
-    use std::io::IsTerminal as _;
-    #[derive(serde::Deserialize)]
-    struct Hook {
-        session_id: String,
-    }
-    let stdin = io::stdin();
-    if stdin.is_terminal() {
-        return None;
-    }
-    let mut text = String::new();
-    stdin
-        .lock()
-        .take(64 * 1024)
-        .read_to_string(&mut text)
-        .ok()?;
-    let hook: Hook = serde_json::from_str(&text).ok()?;
-    SessionId::parse(hook.session_id.trim()).ok()
+    Input::read()?.session()
 }
 
 impl Common {
@@ -341,10 +439,31 @@ impl Common {
     }
 
     fn key_path(&self) -> Result<PathBuf, McpError> {
-        Ok(match &self.key {
+        Ok(match named(self.key.as_ref()) {
             Some(path) => path.clone(),
             None => paths::key_file(&paths::process_env)?,
         })
+    }
+
+    /// The host, and how it can be woken.
+    fn host(&self, env: paths::Env<'_>) -> Result<HostConfig, HostError> {
+        match self.host {
+            Host::Claude => {
+                let channels = self.channels;
+                let socket = messaging_socket(env, channels)?;
+                // Only hooks can tell which conversation the socket belongs to by now.
+                let managed = self.claude_session_hooks || (socket.is_some() && !channels);
+                Ok(HostConfig::Claude {
+                    channels,
+                    socket,
+                    managed,
+                })
+            }
+            Host::Codex => Ok(HostConfig::Codex {
+                bin: self.codex_bin.clone(),
+            }),
+            Host::Other => Ok(HostConfig::Other),
+        }
     }
 
     /// The session that the flag names, else the host.
@@ -361,11 +480,44 @@ impl Common {
         Ok(host.and_then(|text| SessionId::parse(text.trim()).ok()))
     }
 
+    /// What `interlink-admin` needs to be told to mean this identity; `None` where it cannot get at the
+    /// log. What is where it always is goes without saying.
+    fn operator_flags(&self, key: &PublicKey) -> Result<Option<OperatorFlags>, McpError> {
+        if self.memory || self.store_mode == StoreMode::Exclusive {
+            return Ok(None);
+        }
+        let env = paths::process_env;
+        let mut identity = String::new();
+        let mut add = |flag: &str, path: &Path| {
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+            identity.push_str(&format!(" {flag} {}", quoted(&path.to_string_lossy())));
+        };
+        if let Some(path) = &self.key
+            && paths::key_file(&env).ok().as_ref() != Some(path)
+        {
+            add("--key", path);
+        }
+        match &self.db {
+            Some(path) => add("--store", path),
+            // The user's terminal may have another value, or none.
+            None if env("XDG_STATE_HOME").is_some() => {
+                add("--store", &paths::agent_db(&env, key)?);
+            }
+            None => {}
+        }
+        let relays = if self.url == DEFAULT_URL {
+            String::new()
+        } else {
+            format!(" --url {}", quoted(&self.url))
+        };
+        Ok(Some(OperatorFlags { identity, relays }))
+    }
+
     fn store(&self, key: &PublicKey, session: &SessionId) -> Result<StorePlace, McpError> {
         if self.memory {
             return Ok(StorePlace::Memory);
         }
-        let shared = match &self.db {
+        let shared = match named(self.db.as_ref()) {
             Some(path) => path.clone(),
             None => paths::agent_db(&paths::process_env, key)?,
         };

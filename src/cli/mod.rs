@@ -5,11 +5,17 @@
 pub mod admin;
 #[cfg(feature = "bus")]
 pub mod bus;
+#[cfg(feature = "agent")]
+mod doctor;
 pub mod exit;
+#[cfg(feature = "agent")]
+mod hook;
 pub mod keygen;
 pub mod logging;
 #[cfg(feature = "agent")]
 pub mod mcp;
 pub mod out;
 pub mod paths;
+#[cfg(feature = "agent")]
+mod setup;
 pub mod units;

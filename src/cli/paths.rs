@@ -88,6 +88,42 @@ pub fn admin_file(store: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
+/// Claude Code's files: that with the MCP servers, and that with the settings; of the user, or of
+/// the project in the current directory.
+///
+/// # Errors
+///
+/// As [`state_root`].
+pub fn claude_files(env: Env<'_>, project: bool) -> Result<(PathBuf, PathBuf), PathsError> {
+    const CONFIG: &str = "CLAUDE_CONFIG_DIR";
+    if project {
+        return Ok((".mcp.json".into(), ".claude/settings.json".into()));
+    }
+    if let Some(value) = env(CONFIG).filter(|value| !value.is_empty()) {
+        let dir = absolute(CONFIG, value)?;
+        return Ok((dir.join(".claude.json"), dir.join("settings.json")));
+    }
+    let home = home(env)?;
+    Ok((
+        home.join(".claude.json"),
+        home.join(".claude").join("settings.json"),
+    ))
+}
+
+/// Codex's file.
+///
+/// # Errors
+///
+/// As [`state_root`].
+pub fn codex_file(env: Env<'_>) -> Result<PathBuf, PathsError> {
+    const CONFIG: &str = "CODEX_HOME";
+    let dir = match env(CONFIG).filter(|value| !value.is_empty()) {
+        Some(value) => absolute(CONFIG, value)?,
+        None => home(env)?.join(".codex"),
+    };
+    Ok(dir.join("config.toml"))
+}
+
 fn config_root(env: Env<'_>) -> Result<PathBuf, PathsError> {
     Ok(home(env)?.join(".config").join("interlink"))
 }

@@ -105,6 +105,8 @@ tables! {
     Directory = 58, "directory", Agent;
     /// What became of every task.
     Tasks = 59, "tasks", Agent;
+    /// How a session's host can be woken.
+    Hosts = 64, "hosts", Agent;
 }
 
 /// Rows could not be read or written.

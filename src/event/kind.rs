@@ -156,6 +156,8 @@ kinds! {
     ExpiredDismissed = 138, 1, "expired_dismissed", Agent;
     /// What was exchanged with a key was erased.
     PeerForgotten = 139, 1, "peer_forgotten", Agent;
+    /// Something became known about a session's host.
+    HostChanged = 145, 1, "host_changed", Agent;
 }
 
 #[cfg(test)]

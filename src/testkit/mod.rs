@@ -18,6 +18,7 @@ pub mod power;
 pub mod sample;
 pub mod sample_agent;
 pub mod sample_directory;
+pub mod sample_host;
 pub mod sample_pairing;
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -234,6 +234,10 @@ pub fn agent_event(kind: EventKind, rng: &mut Rng) -> Option<AgentEvent> {
             session: session(rng),
             epoch: rng.next_u64(),
         }),
+        EventKind::HostChanged => {
+            let session = session(rng);
+            AgentEvent::HostChanged(super::sample_host::host_changed(rng, session))
+        }
         kind => {
             return outbox_event(kind, rng)
                 .or_else(|| mailbox_event(kind, rng))
@@ -356,12 +360,14 @@ impl History<'_> {
             lease: lease.clone(),
             id: id.clone(),
             path: NoticePath::Listener,
+            patience_ms: None,
             now,
         });
         (self.run)(AgentCommand::NoticeResult {
             lease: lease.clone(),
             id,
             accepted: Some(NoticePath::Listener),
+            patience_ms: None,
             now,
         });
         (self.run)(AgentCommand::Acknowledge {
@@ -385,6 +391,17 @@ const WINDOW: Window = Window {
     past_ms: 100_000,
     future_ms: 1000,
 };
+
+/// Puts a message of our own identity into a session's mailbox.
+pub fn with_mail(lease: &Lease, now: UnixMillis, run: &mut dyn FnMut(AgentCommand) -> AgentReply) {
+    let mut history = History {
+        run,
+        lease: lease.clone(),
+        peer: PublicKey::from_bytes([1; 32]),
+        now,
+    };
+    history.receive(1, 400, now);
+}
 
 /// A history in which every kind of agent event occurs, one command at a time.
 pub fn agent_history(now: UnixMillis, run: &mut dyn FnMut(AgentCommand) -> AgentReply) {

@@ -180,6 +180,22 @@ pub fn knock(lease: &Lease, n: u8, id: &str, claimed: &str, now: UnixMillis) -> 
     .into()
 }
 
+/// A request of session `lease` to key `n`.
+#[must_use]
+pub fn request(lease: &Lease, n: u8, id: &str, name: &str, now: UnixMillis) -> AgentCommand {
+    PairingCommand::Request(Box::new(RequestPair {
+        lease: lease.clone(),
+        own: PublicKey::from_bytes([1; 32]),
+        key: PublicKey::from_bytes([n; 32]),
+        name: name.to_owned(),
+        to_session: SessionId::parse("theirs").unwrap(),
+        origin: Origin::Tool,
+        mail: control_mail(id, u64::from(n), now),
+        now,
+    }))
+    .into()
+}
+
 /// The operator's acceptance of key `n`'s request.
 #[must_use]
 pub fn accept(n: u8, id: &str, petname: Option<&str>, now: UnixMillis) -> AgentCommand {
@@ -210,17 +226,7 @@ impl History<'_> {
     }
 
     fn request(&mut self, n: u8, id: &str, name: &str) {
-        let wish = RequestPair {
-            lease: self.lease.clone(),
-            own: PublicKey::from_bytes([1; 32]),
-            key: PublicKey::from_bytes([n; 32]),
-            name: name.to_owned(),
-            to_session: SessionId::parse("theirs").unwrap(),
-            origin: Origin::Tool,
-            mail: control_mail(id, u64::from(n), self.now),
-            now: self.now,
-        };
-        self.pairing(PairingCommand::Request(Box::new(wish)));
+        (self.run)(request(&self.lease, n, id, name, self.now));
     }
 
     fn accepted(&mut self, n: u8, id: &str) {

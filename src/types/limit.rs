@@ -171,9 +171,14 @@ pub const MAX_UNREAD_BYTES: u64 = 32 * 1024 * 1024;
 /// Messages that came too late and are still shown; the oldest gives way.
 pub const MAX_EXPIRED_ROWS: usize = 256;
 
-/// Strangers' requests to be admitted that wait for a decision; the oldest gives way. Given by the
-/// public program.
+/// Strangers' requests to be admitted that wait for a decision; the oldest gives way once it is
+/// older than [`PAIR_KEEPS_PLACE_MS`]. Given by the public program.
 pub const MAX_PAIR_INBOUND: usize = 64;
+
+/// How long a stranger's request keeps its place in a full list, in milliseconds. Keys cost nothing:
+/// without it whoever makes many of them pushes an honest request out at once, and writes the log
+/// as fast as a relay delivers.
+pub const PAIR_KEEPS_PLACE_MS: u64 = 10 * 60_000;
 
 /// Requests of ours to be admitted that wait for an answer or, accepted, for the operator. Given
 /// by the public program, which forgets the oldest; here the next one is refused.
@@ -219,6 +224,13 @@ pub const NOTICE_SECOND_OFFER_MS: u64 = 5 * 60_000;
 
 /// Wait in milliseconds between later offers of a notice that nobody followed up.
 pub const NOTICE_LATER_OFFER_MS: u64 = 30 * 60_000;
+
+/// Wait in milliseconds before a notice that stands in a host's own queue is queued once more.
+pub const NOTICE_QUEUED_OFFER_MS: u64 = 6 * 3_600_000;
+
+/// Wait in milliseconds before another way is tried, when the one that was used never proved to
+/// work and there is another. A model needs some seconds to follow a notice up.
+pub const NOTICE_UNPROVEN_MS: u64 = 60_000;
 
 /// Waits in milliseconds between failed or unfinished hand-offs of a notice; the last one repeats.
 pub const NOTICE_RETRY_MS: [u64; 5] = [30_000, 60_000, 120_000, 240_000, 300_000];

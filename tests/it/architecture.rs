@@ -56,7 +56,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("http_body_util", &["src/bus/"]),
     ("reqwest", &["src/agent/client.rs"]),
     ("rmcp", &["src/agent/mcp/"]),
-    ("ureq", &["src/cli/admin/endpoint.rs"]),
+    ("ureq", &["src/cli/admin/endpoint.rs", "src/cli/doctor/"]),
     ("signal_hook", &["src/cli/"]),
     ("clap", &["src/cli/"]),
     ("etcetera", &["src/cli/"]),

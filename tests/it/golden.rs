@@ -18,6 +18,7 @@ use interlink::store::{Location, Mode, OpenOptions, Reader, Store};
 use interlink::testkit::sample::{SMALL_LIMITS, WIDE_LIMITS, enqueue, payload};
 use interlink::testkit::sample_agent::{agent_history, take_lease};
 use interlink::testkit::sample_directory::directory_history;
+use interlink::testkit::sample_host::host_history;
 use interlink::testkit::sample_pairing::pairing_history;
 use interlink::types::seq::Seq;
 
@@ -141,6 +142,16 @@ fn write_directory_history(path: &Path) {
     store.close();
 }
 
+/// How a host can be woken.
+fn write_host_history(path: &Path) {
+    let options = OpenOptions::shared(Location::File(path.to_owned()));
+    let store = Store::<Agent>::open(options, clock(), None).unwrap();
+    host_history(START, &mut |command| {
+        store.submit(command).unwrap().wait().unwrap().reply
+    });
+    store.close();
+}
+
 /// How an identity's strangers become peers.
 fn write_pairing_history(path: &Path) {
     let options = OpenOptions::shared(Location::File(path.to_owned()));
@@ -249,6 +260,7 @@ const LATER_BUS: &[Later] = &[("bus-presence", write_presence_history)];
 const LATER_AGENT: &[Later] = &[
     ("agent-directory", write_directory_history),
     ("agent-pairing", write_pairing_history),
+    ("agent-hosts", write_host_history),
 ];
 
 /// Tables that there were when the first logs were written.

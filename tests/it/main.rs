@@ -3,6 +3,13 @@
 
 #[cfg(all(feature = "persist", feature = "cli"))]
 mod admin;
+#[cfg(all(
+    target_os = "linux",
+    feature = "agent",
+    feature = "bus",
+    feature = "cli"
+))]
+mod admin_peers;
 #[cfg(all(unix, feature = "cli", feature = "testkit"))]
 mod admin_sessions;
 mod architecture;
@@ -25,6 +32,16 @@ mod gate_scenarios;
 #[cfg(feature = "testkit")]
 mod golden;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod host_claude;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod host_codex;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod host_pull;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod host_setup;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod host_support;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod hostile_relay;
 #[cfg(feature = "bus")]
 mod http;
@@ -41,6 +58,8 @@ mod keygen;
 ))]
 mod kill;
 mod lexer;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod mcp_consent;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod mcp_discover;
 #[cfg(all(
@@ -59,6 +78,21 @@ mod mcp_life;
 mod mcp_messages;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod mcp_notices;
+#[cfg(all(
+    target_os = "linux",
+    feature = "agent",
+    feature = "bus",
+    feature = "cli"
+))]
+mod mcp_pairing;
+#[cfg(all(
+    target_os = "linux",
+    feature = "agent",
+    feature = "bus",
+    feature = "cli",
+    feature = "testkit"
+))]
+mod mcp_pairing_crash;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod mcp_peers;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
@@ -103,5 +137,12 @@ mod simulation;
 mod store_basics;
 #[cfg(feature = "testkit")]
 mod support;
+#[cfg(all(
+    target_os = "linux",
+    feature = "agent",
+    feature = "bus",
+    feature = "cli"
+))]
+mod terminal;
 #[cfg(feature = "identity")]
 mod vectors;

@@ -9,7 +9,9 @@ use crate::mcp_support::{Agent, Home, eventually, friends};
 fn tools_and_hands_edit_one_list() {
     let home = Home::new(1);
     let (x, y) = (Home::new(2).key, Home::new(3).key);
-    let mut agent = home.start("http://127.0.0.1:9", "s");
+    let mut command = home.command("http://127.0.0.1:9", "s");
+    command.args(["--consent", "tool"]);
+    let mut agent = Agent::start(command);
     home.write_peers(&json!({ "x": { "key": x, "note": [1, 2] } }));
     let listed = agent.call("list_peers", &json!({}));
     assert_eq!(listed["peers"][0]["petname"], "x");

@@ -151,7 +151,9 @@ fn answers_have_the_shape_that_their_tool_announces() {
     let bus = Bus::start();
     let url = format!("http://{}", bus.addr);
     let (a, b) = friends();
-    let (mut alice, mut bob) = (a.start(&url, "sa"), b.start(&url, "sb"));
+    let mut command = b.command(&url, "sb");
+    command.env("INTERLINK_CONSENT", "tool");
+    let (mut alice, mut bob) = (a.start(&url, "sa"), Agent::start(command));
     let id = alice.send("b", "sb", "x");
     let mail = bob.inbox_of(1);
     let tools = bob.request("tools/list", &json!({}))["result"]["tools"].clone();

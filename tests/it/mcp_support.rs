@@ -102,6 +102,26 @@ pub(crate) fn friends() -> (Home, Home) {
     (a, b)
 }
 
+/// What a host's user answers to a form; `None` leaves it open.
+pub(crate) type Human = Box<dyn FnMut(&Value) -> Option<Value> + Send>;
+
+/// A user who decides so, after as long as a person takes at least.
+pub(crate) fn human(action: &'static str, decision: Option<&'static str>) -> Human {
+    Box::new(move |_| {
+        // Not to wait for anything: an answer that comes at once is nobody's.
+        thread::sleep(Duration::from_millis(800));
+        Some(answer(action, decision))
+    })
+}
+
+/// The result of a form.
+pub(crate) fn answer(action: &str, decision: Option<&str>) -> Value {
+    match decision {
+        Some(word) => json!({ "action": action, "content": { "decision": word } }),
+        None => json!({ "action": action }),
+    }
+}
+
 /// A running channel server; killed on drop. Whatever it writes to standard output must be JSON.
 pub(crate) struct Agent {
     child: Child,
@@ -110,6 +130,9 @@ pub(crate) struct Agent {
     stderr: Arc<Mutex<String>>,
     /// Everything that was not an answer.
     pub(crate) notices: Vec<Value>,
+    /// The forms that the user was shown, with their request ids.
+    pub(crate) asked: Vec<Value>,
+    human: Option<Human>,
     id: u64,
 }
 
@@ -124,6 +147,22 @@ impl Agent {
         );
         agent.write(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
         agent
+    }
+
+    /// Starts it in a host whose user answers forms.
+    pub(crate) fn start_with_user(command: Command, human: Human) -> Agent {
+        let mut agent = Agent::raw(command);
+        let mut hello = initialize("2025-06-18");
+        hello["capabilities"] = json!({ "elicitation": {} });
+        agent.request("initialize", &hello);
+        agent.write(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+        agent.human = Some(human);
+        agent
+    }
+
+    /// Another user sits down.
+    pub(crate) fn user(&mut self, human: Human) {
+        self.human = Some(human);
     }
 
     /// Starts it and says nothing.
@@ -162,6 +201,8 @@ impl Agent {
             lines,
             stderr,
             notices: vec![],
+            asked: vec![],
+            human: None,
             id: 0,
         }
     }
@@ -182,16 +223,56 @@ impl Agent {
     }
 
     pub(crate) fn request(&mut self, method: &str, params: &Value) -> Value {
+        let id = self.post(method, params);
+        self.answer_to(id)
+    }
+
+    /// Sends a request; its id.
+    pub(crate) fn post(&mut self, method: &str, params: &Value) -> u64 {
         self.id += 1;
         let id = self.id;
         let line = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
         self.write(&line.to_string());
+        id
+    }
+
+    /// Waits for the answer to a request; what comes before it is heard.
+    pub(crate) fn answer_to(&mut self, id: u64) -> Value {
         loop {
             let value = self.read();
-            if value["id"] == id {
+            // Requests of the server have ids too.
+            if value["id"] == id && value["method"].is_null() {
                 return value;
             }
+            self.hear(value);
+        }
+    }
+
+    /// Reads on until something that is no answer fits; gives it.
+    pub(crate) fn heard(&mut self, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
+        loop {
+            let value = self.read();
+            assert!(!value["method"].is_null(), "{what}: {value}");
+            if fits(&value) {
+                return value;
+            }
+            self.hear(value);
+        }
+    }
+
+    fn hear(&mut self, value: Value) {
+        if value["method"] != "elicitation/create" {
             self.notices.push(value);
+            return;
+        }
+        self.asked.push(value.clone());
+        let human = self
+            .human
+            .as_mut()
+            .expect("a host without a user is not asked");
+        if let Some(result) = human(&value["params"]) {
+            let line = json!({ "jsonrpc": "2.0", "id": value["id"], "result": result });
+            self.write(&line.to_string());
         }
     }
 

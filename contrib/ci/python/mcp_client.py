@@ -115,7 +115,7 @@ class World:
                 "--key", str(self.me.path), "--peers", str(self.me.peers), "--url", self.bus.url,
                 "--name", "node-me", "--session", session,
             ],
-            env=self.lab.environment(self.me.folder, RUST_LOG="trace"),
+            env=self.lab.environment(self.me.folder, RUST_LOG="trace", INTERLINK_CONSENT="tool"),
         )
         with open(self.lab.folder / f"{session}.log", "a") as log:
             client = Client(
@@ -228,7 +228,21 @@ async def good_calls(world, tally, client, tools):
             tally.check(f"{name} answers in its outputSchema", False, problem.message[:200])
         return text, result
 
+    async def refuses(name, arguments):
+        """A hook of a host that this server was not started for."""
+        called.add(name)
+        outcome, text, _ = await call(client, name, arguments)
+        tally.check(f"{name} refuses", outcome == INVALID_PARAMS, f"{outcome}: {text[:300]}")
+
     await good("get_my_session_id", {}, client.session_name)
+    thread = "01a2b3c4-0000-7000-8000-000000000001"
+    await refuses("bind_claude_session", {"session_id": "c1"})
+    await refuses("end_claude_session", {"session_id": "c1"})
+    await refuses("bind_codex_session", {"thread_id": thread})
+    await refuses("check_codex_inbox", {"thread_id": thread, "stop_hook_active": False})
+    hook = {"session_id": client.session_name, "stop_hook_active": False}
+    await good("check_claude_inbox", hook, "{}")
+    await good("failed_deliveries", {"action": "list"}, "[]")
     await good("set_summary", {"summary": "checking"})
     await good("list_peers", {}, world.peer.public)
     await good("add_peer", {"petname": "spare", "key": world.spare.public})

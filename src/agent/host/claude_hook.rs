@@ -4,6 +4,8 @@
 //! it wrote to standard error. It reads the identity's log beside the channel server and never
 //! takes the session over: what it records, it records under the lease of the process that has it.
 //! Each turn of the host may start another one, so one lock per session lets one of them listen.
+//! Where the server has better ways, the listener leaves them the first turn, and acts when a notice
+//! that went another way stayed without an answer.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -17,9 +19,10 @@ use super::notice_text;
 use crate::agent::clock::{OsEntropy, SystemClock, random_hex};
 use crate::agent::config::StorePlace;
 use crate::agent::driver::store_options;
+use crate::agent::lifecycle::Parent;
 use crate::crypto::hash::sha256;
 use crate::domain::decide::agent::{Agent, AgentCommand, AgentReply, Lease};
-use crate::domain::machine::notice::{NextNotice, NoticeStep, NoticeView, next};
+use crate::domain::machine::notice::{NextNotice, NoticeStep, NoticeView, next, turn};
 use crate::domain::projection::agent::NoticeRow;
 use crate::domain::query::agent as query;
 use crate::event::agent::NoticePath;
@@ -30,6 +33,9 @@ use crate::types::time::{Clock as _, UnixMillis};
 
 /// How often the log is looked at.
 const LOOK: Duration = Duration::from_millis(250);
+/// A server that looks whether somebody listens holds the lock for a moment.
+const LOCK_TRIES: u32 = 5;
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// How waiting ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,15 +46,30 @@ pub enum Waited {
     Silent,
 }
 
-/// Waits until a notice for `session` is due, or for `limit`.
+/// What a listener does when its time is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtLimit {
+    /// Wakes the host once, so that it starts another one.
+    Renew,
+    /// Ends silently.
+    End,
+}
+
+/// Waits until a notice for `session` is due and it is the listener's turn, or for `limit`.
 ///
-/// Silent when another listener holds the session's lock, when the store is not shared, and when
+/// Silent when the program that started it is gone, when another listener holds the session's lock, when the store is not shared, and when
 /// it cannot be used: a hook must not disturb a session because of us.
 ///
 /// # Errors
 ///
 /// When the lock file cannot be made.
-pub fn wait(place: &StorePlace, session: &SessionId, limit: Duration) -> io::Result<Waited> {
+pub fn wait(
+    place: &StorePlace,
+    session: &SessionId,
+    limit: Duration,
+    at_limit: AtLimit,
+) -> io::Result<Waited> {
+    let parent = Parent::now();
     let StorePlace::Shared(path) = place else {
         return Ok(Waited::Silent);
     };
@@ -57,11 +78,14 @@ pub fn wait(place: &StorePlace, session: &SessionId, limit: Duration) -> io::Res
         return Ok(Waited::Silent);
     };
     let Some(store) = open(place, path, deadline) else {
-        return Ok(renewal());
+        return Ok(renewal(at_limit));
     };
     while Instant::now() < deadline {
         if let Some(view) = due(&store, session) {
             return Ok(Waited::Wake(notice_text(&view)));
+        }
+        if parent.is_gone() {
+            return Ok(Waited::Silent);
         }
         let head = store.head();
         let _ = store.refresh_head();
@@ -69,13 +93,16 @@ pub fn wait(place: &StorePlace, session: &SessionId, limit: Duration) -> io::Res
             sleep(LOOK);
         }
     }
-    Ok(renewal())
+    Ok(renewal(at_limit))
 }
 
-fn renewal() -> Waited {
-    Waited::Wake(
-        "[interlink listener] nothing new; the listener is renewed. Nothing to do.".to_owned(),
-    )
+fn renewal(at_limit: AtLimit) -> Waited {
+    match at_limit {
+        AtLimit::Renew => Waited::Wake(
+            "[interlink listener] nothing new; the listener is renewed. Nothing to do.".to_owned(),
+        ),
+        AtLimit::End => Waited::Silent,
+    }
 }
 
 /// Opens the store, which may not exist before the channel server made it.
@@ -115,6 +142,7 @@ fn due(store: &Store<Agent>, session: &SessionId) -> Option<NoticeView> {
         lease: lease.clone(),
         id,
         path,
+        patience_ms: None,
         now,
     };
     let AgentReply::Notice(NoticeStep::Offer(view)) = submit(store, reserve)? else {
@@ -124,6 +152,7 @@ fn due(store: &Store<Agent>, session: &SessionId) -> Option<NoticeView> {
         lease,
         id: view.id.clone(),
         accepted: Some(path),
+        patience_ms: None,
         now,
     };
     submit(store, accepted)?;
@@ -137,6 +166,15 @@ fn look(s: &Snapshot, session: &SessionId, now: UnixMillis) -> Result<Option<u64
     };
     let notice = query::notice(s, session)?.as_ref().map(NoticeRow::schedule);
     let waiting = query::unread_totals(s, session)?.waiting();
+    let host = query::host(s, session)?;
+    let ours = NoticePath::Listener;
+    let whose = match &host {
+        Some(host) => turn(&host.paths, host.confirmed, notice.as_ref()),
+        None => Some(ours),
+    };
+    if whose != Some(ours) {
+        return Ok(None);
+    }
     let due = matches!(
         next(notice.as_ref(), waiting, now),
         NextNotice::New | NextNotice::Again { .. }
@@ -167,11 +205,24 @@ fn lock(store: &Path, session: &SessionId) -> io::Result<Option<File>> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let file = options.open(&path)?;
-    match file.try_lock() {
-        Ok(()) => Ok(Some(file)),
-        Err(TryLockError::WouldBlock) => Ok(None),
-        Err(TryLockError::Error(e)) => Err(e),
+    for _ in 0..LOCK_TRIES {
+        match file.try_lock() {
+            Ok(()) => return Ok(Some(file)),
+            Err(TryLockError::WouldBlock) => sleep(LOCK_PAUSE),
+            Err(TryLockError::Error(e)) => return Err(e),
+        }
     }
+    Ok(None)
+}
+
+/// Whether somebody listens for a session.
+#[must_use]
+pub fn is_listening(store: &Path, session: &SessionId) -> bool {
+    let Ok(file) = File::open(lock_path(store, session)) else {
+        return false;
+    };
+    // Released with the file, at once.
+    matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
 }
 
 /// Session ids are free text, so the name of the file is a digest of it.

@@ -93,6 +93,46 @@ pub struct SetSummary {
     pub summary: String,
 }
 
+/// `request_pair`
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct RequestPair {
+    /// Who is asked: a 43-character public key, its first eight characters, or the name of exactly one
+    /// identity on the roster.
+    pub target: String,
+    /// What the peer is to be called here. Default: `target` as it stands.
+    pub petname: Option<String>,
+}
+
+/// `accept_pair`
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct AcceptPair {
+    /// Who is admitted: the first eight characters of the key, or the whole key.
+    pub fingerprint: String,
+    /// What the peer is to be called here. Default: the name that it claims.
+    pub petname: Option<String>,
+}
+
+/// `reject_pair`
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct RejectPair {
+    /// Whose request: the first eight characters of the key, or the whole key.
+    pub fingerprint: String,
+}
+
+/// `cancel_pair_request`
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct CancelPairRequest {
+    /// Who was asked: a public key, its first eight characters, or the name that it was to get.
+    pub target: String,
+}
+
+/// `pair_status`
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct PairStatus {
+    /// A public key, its first eight characters, or a name.
+    pub target: String,
+}
+
 /// `discover`
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 pub struct Discover {
@@ -124,3 +164,92 @@ pub struct ListTasks {
 /// Tools without parameters.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 pub struct Nothing {}
+
+/// `bind_claude_session`
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct BindClaudeSession {
+    /// The conversation: 1 to 128 letters, digits, `-` and `_`.
+    pub session_id: String,
+    /// Its working directory.
+    pub cwd: Option<String>,
+    /// The prompt that begins the turn.
+    pub prompt: Option<String>,
+    /// The hook that calls.
+    pub hook_event_name: Option<String>,
+}
+
+/// `end_claude_session`
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct EndClaudeSession {
+    /// The conversation.
+    pub session_id: String,
+}
+
+/// `check_claude_inbox`
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct CheckClaudeInbox {
+    /// The conversation.
+    pub session_id: String,
+    /// Whether the turn was held up before.
+    pub stop_hook_active: Flag,
+}
+
+/// A yes or no. Hosts put texts where their hooks ask for values.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Flag {
+    /// As it should be.
+    Plain(bool),
+    /// As a text.
+    Text(FlagText),
+}
+
+/// A yes or no as a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum FlagText {
+    /// Yes.
+    True,
+    /// No.
+    False,
+}
+
+impl Flag {
+    /// Which it is.
+    #[must_use]
+    pub fn get(self) -> bool {
+        match self {
+            Flag::Plain(yes) => yes,
+            Flag::Text(text) => text == FlagText::True,
+        }
+    }
+}
+
+/// `bind_codex_session`
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct BindCodexSession {
+    /// The thread, a UUID.
+    pub thread_id: String,
+    /// The prompt that begins the turn.
+    pub prompt: Option<String>,
+    /// The hook that calls.
+    pub hook_event_name: Option<String>,
+}
+
+/// `check_codex_inbox`
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct CheckCodexInbox {
+    /// The thread, a UUID.
+    pub thread_id: String,
+    /// Whether the turn was held up before.
+    pub stop_hook_active: Flag,
+}
+
+/// `failed_deliveries`
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct FailedDeliveries {
+    /// `list`, `read`, `retry` or `discard`.
+    pub action: String,
+    /// Which one; not for `list`.
+    pub id: Option<String>,
+}

@@ -5,6 +5,8 @@
 //! internal error that starts with `local state:`.
 
 use rmcp::model::{ErrorCode, ErrorData};
+use serde::Serialize;
+use serde_json::Value;
 
 use crate::agent::core::ActError;
 use crate::agent::directory::ResolveError;
@@ -26,13 +28,35 @@ pub enum ToolError {
     /// Something of this machine is in the way.
     #[error("local state: {0}")]
     Local(String),
+    /// The human has not agreed. Told as a failed result of the tool's own shape, because the model has
+    /// to read what the human can do.
+    #[error("{text}")]
+    Refused {
+        /// The text.
+        text: String,
+        /// The data.
+        data: Value,
+    },
+}
+
+impl ToolError {
+    /// A result of a tool that did nothing for want of consent.
+    #[must_use]
+    pub fn refused(text: String, data: &impl Serialize) -> ToolError {
+        match serde_json::to_value(data) {
+            Ok(data) => ToolError::Refused { text, data },
+            Err(e) => ToolError::Local(format!("the answer cannot be written: {e}")),
+        }
+    }
 }
 
 impl From<ToolError> for ErrorData {
     fn from(e: ToolError) -> ErrorData {
         let code = match e {
             ToolError::Invalid(_) => ErrorCode::INVALID_PARAMS,
-            ToolError::Failed(_) | ToolError::Local(_) => ErrorCode::INTERNAL_ERROR,
+            ToolError::Failed(_) | ToolError::Local(_) | ToolError::Refused { .. } => {
+                ErrorCode::INTERNAL_ERROR
+            }
         };
         ErrorData::new(code, e.to_string(), None)
     }
@@ -54,7 +78,8 @@ impl From<LedgerError> for ToolError {
             Some(
                 AgentRefusal::MessageTooLarge { .. }
                 | AgentRefusal::FieldLength { .. }
-                | AgentRefusal::DuplicateMessage { .. },
+                | AgentRefusal::DuplicateMessage { .. }
+                | AgentRefusal::Pairing(_),
             ) => ToolError::Invalid(e.to_string()),
             _ => ToolError::Local(e.to_string()),
         }

@@ -4,9 +4,11 @@
 //! - [`server`]: the connection. [`catalog`]: the list of tools and their dispatch. [`args`] and [`reply`] are their types,
 //!   [`schema`] turns these into JSON Schema, [`error`] is how they say no.
 //! - [`tool`]: what each of them does.
+//! - [`approve`]: asking the human.
 //! - [`notes`]: what failed, told with the next answer.
 //! - [`render`]: how a peer's words are shown.
 
+pub mod approve;
 pub mod args;
 pub mod catalog;
 pub mod error;

@@ -1,4 +1,4 @@
-//! What failed, told with the next answer of whatever tool.
+//! What failed, told with the next answer of whatever tool; and that mail waits, told with each.
 
 use rmcp::model::{CallToolResult, ContentBlock};
 use schemars::JsonSchema;
@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::render;
 use crate::agent::core::Core;
 use crate::agent::trouble::{Trouble, take};
+use crate::domain::query::agent as query;
 
 /// Something that went wrong with a message of this session.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -82,8 +83,59 @@ fn note(trouble: &Trouble) -> Note {
     }
 }
 
-/// Adds what went wrong since the last answer, in both forms.
-pub async fn add(core: &Core, result: &mut CallToolResult) {
+/// Mail that waits: in every answer, so that it is noticed where nothing can be pushed.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct MailWaits {
+    /// Unread messages, progress reports not counted.
+    pub unread: u64,
+    /// What to do about it.
+    pub hint: String,
+}
+
+/// Tools that tell about unread mail themselves.
+const TELL_THEMSELVES: [&str; 2] = ["receive_messages", "acknowledge_messages"];
+
+/// Adds to a tool's answer what the session should know, in both forms: what went wrong since the
+/// last answer, and that mail waits.
+pub async fn add(core: &Core, tool: &str, result: &mut CallToolResult) {
+    add_troubles(core, result).await;
+    if !TELL_THEMSELVES.contains(&tool) {
+        add_waiting(core, result).await;
+    }
+}
+
+async fn add_waiting(core: &Core, result: &mut CallToolResult) {
+    let session = core.session.clone();
+    let totals = core
+        .ledger
+        .read(move |s| Ok(query::unread_totals(s, &session)?))
+        .await;
+    // An answer is worth more than its notes.
+    let unread = match totals {
+        Ok(totals) if totals.attention > 0 => totals.attention,
+        _ => return,
+    };
+    let waits = MailWaits {
+        unread: u64::try_from(unread).unwrap_or(u64::MAX),
+        hint: format!(
+            "{} unread: call receive_messages when the step at hand is done.",
+            match unread {
+                1 => "1 message is".to_owned(),
+                n => format!("{n} messages are"),
+            }
+        ),
+    };
+    result
+        .content
+        .push(ContentBlock::text(format!("Inbox: {}", waits.hint)));
+    if let (Some(Value::Object(data)), Ok(waits)) =
+        (&mut result.structured_content, serde_json::to_value(waits))
+    {
+        data.insert("mail_waits".to_owned(), waits);
+    }
+}
+
+async fn add_troubles(core: &Core, result: &mut CallToolResult) {
     let (troubles, more) = take(core).await;
     let mut notes: Vec<Note> = troubles.iter().map(note).collect();
     if more > 0 {

@@ -3,6 +3,7 @@
 //! Peer text stands inside `content`, between its markers, and nowhere else. Ids that a peer chose
 //! are given outside of it only when they are plain ([`super::render::is_plain_id`]).
 
+pub mod pairing;
 mod presence;
 
 use schemars::JsonSchema;
@@ -45,6 +46,8 @@ pub struct Received {
     pub receipt: Receipt,
     /// How far it is: `receiver_acknowledged` once it was acknowledged.
     pub state: String,
+    /// The same in words: `stored`, `notified via` a way to wake the host, `read`.
+    pub stage: String,
     /// When its sender signed it, Unix milliseconds.
     pub signed_at_ms: u64,
     /// The task that it belongs to.
@@ -86,6 +89,8 @@ pub struct Outgoing {
     pub msg_id: String,
     /// `pending`, `bus_accepted` or `refused`.
     pub state: String,
+    /// The same in words: `queued`, `on relay` or `refused`.
+    pub stage: String,
     /// The recipient's local name.
     pub peer: String,
     /// The recipient's public key.
@@ -219,18 +224,30 @@ pub struct PeerAdded {
     pub petname: String,
     /// The public key.
     pub key: String,
-    /// False when it was in the list already.
+    /// False when it was in the list already, or the user has not agreed.
     pub changed: bool,
+    /// Why nothing changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// The line that the user can run in a terminal of their own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
 }
 
 /// `remove_peer`
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PeerRemoved {
-    /// False when there is no such peer.
+    /// False when there is no such peer, or the user has not agreed.
     pub removed: bool,
     /// The key that may not write any more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
+    /// Why nothing changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// The line that the user can run in a terminal of their own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
 }
 
 /// One peer.
@@ -267,4 +284,59 @@ pub struct MySession {
 pub struct SummarySet {
     /// The summary as others see it.
     pub summary: String,
+}
+
+/// What a hook is told, in the host's own terms. Empty when there is nothing to tell.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct HookAnswer {
+    /// `block` when the turn must go on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decision: Option<String>,
+    /// Why, for the model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// A warning for the user.
+    #[serde(rename = "systemMessage", skip_serializing_if = "Option::is_none")]
+    pub system_message: Option<String>,
+    /// More context for the model.
+    #[serde(rename = "hookSpecificOutput", skip_serializing_if = "Option::is_none")]
+    pub hook_specific_output: Option<HookContext>,
+}
+
+/// Context that a hook adds.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct HookContext {
+    /// The hook.
+    #[serde(rename = "hookEventName")]
+    pub hook_event_name: String,
+    /// The context.
+    #[serde(rename = "additionalContext")]
+    pub additional_context: String,
+}
+
+/// A notice that the host did not take.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FailedDelivery {
+    /// Length of its text in bytes.
+    pub bytes: u64,
+    /// Its id.
+    pub id: String,
+    /// The id of the notice.
+    pub msg_id: String,
+    /// What was wrong.
+    pub reason: String,
+    /// Always `Interlink`: words of peers are never pushed.
+    pub sender: String,
+    /// When it failed, Unix milliseconds.
+    pub failed_at_ms: u64,
+}
+
+/// `failed_deliveries`
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FailedDeliveries {
+    /// What the host did not take.
+    pub failed: Vec<FailedDelivery>,
+    /// The notice, or what was done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
 }

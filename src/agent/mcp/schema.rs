@@ -33,7 +33,7 @@ pub fn of<T: JsonSchema>() -> Map<String, Value> {
     object
 }
 
-/// A result's schema with the notes that any result may carry.
+/// A result's schema with what any result may carry beside its own.
 #[must_use]
 pub fn with_notes(mut schema: Map<String, Value>) -> Map<String, Value> {
     if let Some(Value::Object(properties)) = schema.get_mut("properties") {
@@ -44,6 +44,12 @@ pub fn with_notes(mut schema: Map<String, Value>) -> Map<String, Value> {
                             each is told once.",
         });
         properties.insert("notes".to_owned(), list);
+        let mut waits = of::<super::notes::MailWaits>();
+        waits.insert(
+            "description".to_owned(),
+            Value::from("Set when mail waits for this session."),
+        );
+        properties.insert("mail_waits".to_owned(), Value::Object(waits));
     }
     schema
 }

@@ -13,11 +13,15 @@ use rmcp::model::{
 use rmcp::service::{Peer, RequestContext, RoleServer, ServerInitializeError};
 use rmcp::{ServerHandler, ServiceExt as _};
 use serde_json::Value;
+use tokio::sync::watch;
 
-use super::catalog::{self, Call};
+use super::approve::Asking;
+use super::catalog::{self, Call, HookCall};
 use super::notes;
+use super::tool::host::session_for;
 use super::transport::{MAX_LINE_BYTES, StdioTransport, read_lines};
-use crate::agent::core::Core;
+use crate::agent::host::HostConfig;
+use crate::agent::runtime::Supervisor;
 
 /// What a model is told about the server. Hosts cut it at 2,048 characters.
 const INSTRUCTIONS: &str = "Interlink carries signed messages between this session and sessions of \
@@ -57,9 +61,33 @@ pub enum Served {
 
 /// The host's end of the connection.
 #[derive(Clone, Debug)]
-pub struct HostConnection(Peer<RoleServer>);
+pub struct HostConnection {
+    pub(super) peer: Peer<RoleServer>,
+    /// What is asked of its user.
+    pub(super) asking: Asking,
+    /// The call that is being answered, if one is.
+    call: Option<Arc<RequestContext<RoleServer>>>,
+    ended: watch::Receiver<bool>,
+}
 
 impl HostConnection {
+    /// Resolves when the call was withdrawn, or the host is going: whoever waits for it must stop. True
+    /// while the host still listens.
+    pub(super) async fn withdrawn(&self) -> bool {
+        let mut ended = self.ended.clone();
+        let cancelled = async {
+            match &self.call {
+                Some(call) => call.ct.cancelled().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = cancelled => true,
+            // A connection that is gone has ended too.
+            _ = ended.wait_for(|ended| *ended) => false,
+        }
+    }
+
     /// Sends a notification.
     ///
     /// # Errors
@@ -67,26 +95,28 @@ impl HostConnection {
     /// What the connection said.
     pub async fn notify(&self, method: &str, params: Value) -> Result<(), String> {
         let notification = CustomNotification::new(method, Some(params));
-        self.0
+        self.peer
             .send_notification(ServerNotification::CustomNotification(notification))
             .await
             .map_err(|e| e.to_string())
     }
 }
 
-/// Serves the host on standard input and output until it closes them. `opened` is called once,
-/// when the session begins; what it returns lives as long as the session.
+/// Serves the host on standard input and output until it closes them.
 ///
 /// # Errors
 ///
 /// When the input cannot be read at all.
-pub async fn serve<G>(
-    core: &Arc<Core>,
-    opened: impl FnOnce(HostConnection) -> G + Send,
-) -> io::Result<Served> {
+pub async fn serve(supervisor: &Arc<Supervisor>) -> io::Result<Served> {
     let lines = read_lines(io::stdin(), MAX_LINE_BYTES)?;
     let transport = StdioTransport::new(lines, tokio::io::stdout());
-    let running = match Server::new(Arc::clone(core)).serve(transport).await {
+    let server = Server {
+        supervisor: Arc::clone(supervisor),
+        asking: Asking::default(),
+        ended: transport.ended(),
+    };
+    let (asking, ended) = (server.asking.clone(), server.ended.clone());
+    let running = match server.serve(transport).await {
         Ok(running) => running,
         Err(ServerInitializeError::ConnectionClosed(_)) => {
             tracing::warn!("the input ended before initialize");
@@ -97,35 +127,36 @@ pub async fn serve<G>(
             return Ok(Served::NeverOpened);
         }
     };
-    let guard = opened(HostConnection(running.peer().clone()));
+    supervisor.opened(HostConnection {
+        peer: running.peer().clone(),
+        asking,
+        call: None,
+        ended,
+    });
     if let Err(e) = running.waiting().await {
         tracing::error!("{e}");
     }
-    drop(guard);
     Ok(Served::Closed)
 }
 
 /// The server.
 pub struct Server {
-    core: Arc<Core>,
-}
-
-impl Server {
-    /// Over the parts of a channel server.
-    #[must_use]
-    pub const fn new(core: Arc<Core>) -> Server {
-        Server { core }
-    }
+    supervisor: Arc<Supervisor>,
+    asking: Asking,
+    ended: watch::Receiver<bool>,
 }
 
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
-        let mut experimental = BTreeMap::new();
-        experimental.insert("claude/channel".to_owned(), JsonObject::new());
-        let capabilities = ServerCapabilities::builder()
-            .enable_experimental_with(experimental)
-            .enable_tools()
-            .build();
+        let capabilities = ServerCapabilities::builder().enable_tools();
+        let capabilities = match self.supervisor.base.config.host {
+            HostConfig::Claude { .. } => {
+                let mut experimental = BTreeMap::new();
+                experimental.insert("claude/channel".to_owned(), JsonObject::new());
+                capabilities.enable_experimental_with(experimental).build()
+            }
+            HostConfig::Codex { .. } | HostConfig::Other => capabilities.build(),
+        };
         let mut info = ServerConfig::new(capabilities);
         info.protocol_version = ProtocolVersion::V_2025_11_25;
         info.server_info =
@@ -151,16 +182,31 @@ impl ServerHandler for Server {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
+        let hook = HookCall {
+            supervisor: &self.supervisor,
+            name: &request.name,
+            arguments: request.arguments.as_ref(),
+            meta: &context.meta,
+        };
+        if let Some(done) = catalog::hook(hook).await {
+            return done.map(CallToolResponse::from);
+        }
+        let core = session_for(&self.supervisor, &context.meta)?;
         let call = Call {
-            core: &self.core,
+            core: &core,
             name: &request.name,
             arguments: request.arguments,
-            meta: context.meta,
-            host: HostConnection(context.peer),
+            meta: context.meta.clone(),
+            host: HostConnection {
+                peer: context.peer.clone(),
+                asking: self.asking.clone(),
+                call: Some(Arc::new(context)),
+                ended: self.ended.clone(),
+            },
         };
         let mut result = catalog::call(call).await?;
         if result.is_error != Some(true) {
-            notes::add(&self.core, &mut result).await;
+            notes::add(&core, &request.name, &mut result).await;
         }
         Ok(CallToolResponse::from(result))
     }

@@ -21,7 +21,7 @@ use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde_json::Value;
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::{Mutex, mpsc, watch};
 
 use crate::types::limit::MAX_HTTP_BODY_BYTES;
 
@@ -96,6 +96,7 @@ pub struct StdioTransport<W> {
     lines: mpsc::Receiver<Line>,
     output: Arc<Mutex<W>>,
     initialized: bool,
+    ended: watch::Sender<bool>,
 }
 
 impl<W: AsyncWrite + Send + Unpin + 'static> StdioTransport<W> {
@@ -105,7 +106,15 @@ impl<W: AsyncWrite + Send + Unpin + 'static> StdioTransport<W> {
             lines,
             output: Arc::new(Mutex::new(output)),
             initialized: false,
+            ended: watch::Sender::new(false),
         }
+    }
+
+    /// Turns true when the input ends. A call that waits for the client must give up then: the library
+    /// waits for calls before it lets the process end.
+    #[must_use]
+    pub fn ended(&self) -> watch::Receiver<bool> {
+        self.ended.subscribe()
     }
 
     async fn answer(&self, answer: &TxJsonRpcMessage<RoleServer>) -> io::Result<()> {
@@ -137,7 +146,11 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer> for StdioTran
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
-            let verdict = match self.lines.recv().await? {
+            let Some(line) = self.lines.recv().await else {
+                self.ended.send_replace(true);
+                return None;
+            };
+            let verdict = match line {
                 Line::Whole(bytes) => judge(&bytes, self.initialized),
                 Line::TooLong => Verdict::Answer(invalid(
                     &format!("a line has at most {MAX_LINE_BYTES} bytes"),

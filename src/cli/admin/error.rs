@@ -47,6 +47,60 @@ pub(super) enum AdminError {
     Signals(#[source] io::Error),
     #[error(transparent)]
     Demo(#[from] DemoError),
+    #[cfg(feature = "agent")]
+    #[error("the store cannot be shared now: {0}")]
+    Held(#[source] OpenError),
+    #[cfg(feature = "agent")]
+    #[error(transparent)]
+    Key(#[from] crate::keystore::LoadKeyError),
+    #[cfg(feature = "agent")]
+    #[error("--url: {0}")]
+    Relays(#[from] crate::agent::config::RelayListError),
+    #[cfg(feature = "agent")]
+    #[error(transparent)]
+    Peers(crate::agent::peers_file::PeersFileError),
+    #[cfg(feature = "agent")]
+    #[error(transparent)]
+    Ledger(#[from] crate::agent::ledger::LedgerError),
+    #[cfg(feature = "agent")]
+    #[error(transparent)]
+    Terminal(#[from] super::terminal::TerminalError),
+    #[cfg(feature = "agent")]
+    #[error("not confirmed; nothing has changed")]
+    NotTyped,
+    #[cfg(feature = "agent")]
+    #[error("{petname:?} is no name for a peer: {source}")]
+    Petname {
+        petname: String,
+        source: crate::wire::peers::PetnameError,
+    },
+    #[cfg(feature = "agent")]
+    #[error("{text:?} is not a public key: {reason}")]
+    NotAKey { text: String, reason: String },
+    #[cfg(feature = "agent")]
+    #[error("there is no peer {text:?}")]
+    NoPeer { text: String },
+    #[cfg(feature = "agent")]
+    #[error("nobody asks who is {text:?}")]
+    NobodyAsks { text: String },
+    #[cfg(feature = "agent")]
+    #[error("no request to {text:?} waits for another name")]
+    NoConflict { text: String },
+    #[cfg(feature = "agent")]
+    #[error("what it calls itself cannot be its name here, or is taken")]
+    NameNeeded,
+    #[cfg(feature = "agent")]
+    #[error(transparent)]
+    Entropy(#[from] crate::types::entropy::EntropyError),
+    #[cfg(feature = "agent")]
+    #[error("the message cannot be written: {0}")]
+    Json(#[from] serde_json::Error),
+    #[cfg(feature = "agent")]
+    #[error("unexpected answer: {0}")]
+    Unexpected(String),
+    #[cfg(feature = "agent")]
+    #[error("{text:?} fits several keys")]
+    Ambiguous { text: String },
     #[error("there are {stores} identities, and one is to be changed")]
     Identities { stores: usize },
     #[error("erasing cannot be undone")]
@@ -76,6 +130,12 @@ impl AdminError {
                 _ => Exit::Failure,
             },
             AdminError::Endpoint(_) => Exit::StoreInUse,
+            #[cfg(feature = "agent")]
+            AdminError::Held(_) => Exit::StoreInUse,
+            #[cfg(feature = "agent")]
+            AdminError::Relays(_) | AdminError::Petname { .. } | AdminError::NotAKey { .. } => {
+                Exit::Usage
+            }
             _ => Exit::Failure,
         }
     }
@@ -105,8 +165,38 @@ impl AdminError {
                 return Some(format!("there are: {}", names.join(", ")));
             }
             AdminError::Demo(e) => return e.next(),
+            #[cfg(feature = "agent")]
+            e => return e.next_for_operators().map(ToOwned::to_owned),
+            #[cfg(not(feature = "agent"))]
             _ => return None,
         };
         Some(next.to_owned())
+    }
+
+    /// The same for the commands that change something.
+    #[cfg(feature = "agent")]
+    fn next_for_operators(&self) -> Option<&'static str> {
+        use super::terminal::TerminalError;
+        use crate::keystore::LoadKeyError;
+        Some(match self {
+            AdminError::Held(_) => {
+                "a session that was started with --store-mode exclusive keeps it for itself; a \
+                 frozen one has to be continued or ended"
+            }
+            AdminError::Key(LoadKeyError::Missing { .. }) => {
+                "name it with --key PATH, or make one with interlink-keygen"
+            }
+            AdminError::Terminal(TerminalError::AgentsShell { .. }) => {
+                "run it in a terminal of your own; if this is one, add --i-am-the-operator"
+            }
+            AdminError::Terminal(_) => "run it in a terminal",
+            AdminError::NoPeer { .. } => "`interlink-admin peers list` shows who there is",
+            AdminError::NobodyAsks { .. } | AdminError::NoConflict { .. } => {
+                "`interlink-admin pair list` shows what waits"
+            }
+            AdminError::NameNeeded => "choose one with --petname NAME",
+            AdminError::Ambiguous { .. } => "give the whole key",
+            _ => return None,
+        })
     }
 }

@@ -3,7 +3,8 @@
 //! Every command reads through one trait, `reader::StoreReader`: over a file when nobody owns it,
 //! over the admin endpoint of the bus that owns it otherwise, with the same output. Reading never
 //! changes a store; a file that a crash left unrepaired is read through a repaired copy in memory.
-//! What does change an identity's store (`change`) is a record like those of its sessions.
+//! What does change an identity's store (`change`, `operator`) is a record like those of its
+//! sessions; before somebody is admitted the operator is asked (`terminal`).
 //!
 //! - `locate`: which stores are meant. - `file`, `endpoint`: the two readers.
 //! - one file a command. - `print`: columns, colour, escaping, closed pipes.
@@ -18,13 +19,21 @@ mod file;
 mod forget;
 mod locate;
 mod log;
+#[cfg(feature = "agent")]
+mod operator;
 mod outbox;
+#[cfg(feature = "agent")]
+mod pair;
+#[cfg(feature = "agent")]
+mod peers;
 mod print;
 mod queue;
 mod reader;
 mod sessions;
 mod status;
 mod summary;
+#[cfg(feature = "agent")]
+mod terminal;
 mod verify;
 
 use std::path::PathBuf;
@@ -85,6 +94,12 @@ enum Command {
     Outbox(outbox::Args),
     /// Prove that the stores are what their logs say
     Verify,
+    /// Who asks to write to an identity, and deciding about it
+    #[cfg(feature = "agent")]
+    Pair(pair::Args),
+    /// Who may write to an identity
+    #[cfg(feature = "agent")]
+    Peers(peers::Args),
     /// Watch one message survive two kills, in a temporary folder
     Demo(demo::Args),
     /// Whose sessions an identity knows; forget one
@@ -124,11 +139,16 @@ pub fn main() -> ExitCode {
 
 /// Runs a command; gives its exit code.
 fn run(args: Args, printer: &mut Printer) -> Result<u8, AdminError> {
+    let store = args.store.as_deref();
     let command = match args.command {
         Command::Demo(demo) => return demo::run(&demo, printer),
+        #[cfg(feature = "agent")]
+        Command::Pair(pair) => return pair::run(&pair, store, printer).map(|()| printer.code),
+        #[cfg(feature = "agent")]
+        Command::Peers(peers) => return peers::run(&peers, store, printer).map(|()| printer.code),
         command => command,
     };
-    let targets = locate::targets(args.store.as_deref())?;
+    let targets = locate::targets(store)?;
     match command {
         Command::Status => status::run(&targets, printer),
         Command::Log(log) => log::run(&log, &targets, printer),
@@ -138,6 +158,8 @@ fn run(args: Args, printer: &mut Printer) -> Result<u8, AdminError> {
         Command::Sessions(sessions) => sessions::run(&sessions, &targets, printer),
         Command::ForgetPeer(forget) => forget::run(&forget, &targets, printer),
         Command::Demo(_) => Ok(()),
+        #[cfg(feature = "agent")]
+        Command::Pair(_) | Command::Peers(_) => Ok(()),
     }
     .map(|()| printer.code)
 }

@@ -2,8 +2,9 @@
 //!
 //! Hosts drop pushes silently, so that a host took a notice proves nothing. A notice counts as
 //! followed up only when a reader said so ([`observed`](Notice::observed)); until then it is
-//! offered again, first after five minutes, then every half hour, for as long as mail waits. At most
-//! one notice of a session is outstanding; later arrivals join it.
+//! offered again, by another way if there is one ([`turn`]), first after five minutes at the latest,
+//! then every half hour, for as long as mail waits. At most one notice of a session is outstanding;
+//! later arrivals join it.
 //!
 //! ```text
 //!            due            accepted                  observed
@@ -19,7 +20,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::event::agent::NoticePath;
-use crate::types::limit::{NOTICE_LATER_OFFER_MS, NOTICE_RETRY_MS, NOTICE_SECOND_OFFER_MS};
+use crate::types::limit::{
+    NOTICE_LATER_OFFER_MS, NOTICE_QUEUED_OFFER_MS, NOTICE_RETRY_MS, NOTICE_SECOND_OFFER_MS,
+};
 use crate::types::seq::Seq;
 use crate::types::time::UnixMillis;
 
@@ -45,6 +48,8 @@ pub struct Notice {
     pub covered: Seq,
     /// Consecutive hand-offs without success.
     pub attempt: u32,
+    /// The way of the last hand-off.
+    pub path: NoticePath,
     /// Hand-offs that the host took.
     pub offers: u32,
     /// When to act on it again.
@@ -89,14 +94,48 @@ pub fn retry_ms(attempt: u32) -> u64 {
     NOTICE_RETRY_MS.get(at).copied().unwrap_or(300_000)
 }
 
-/// Wait in milliseconds after the host took hand-off number `offers` (from 1) and nobody followed.
+/// Wait in milliseconds after the host took hand-off number `offers` (from 1) by `path` and nobody
+/// followed.
+///
+/// What stands in a host's own durable queue is not lost, and a second one would pile up behind it;
+/// it is offered again only because a queue can be purged.
 #[must_use]
-pub const fn offer_ms(offers: u32) -> u64 {
-    if offers <= 1 {
-        NOTICE_SECOND_OFFER_MS
-    } else {
-        NOTICE_LATER_OFFER_MS
+pub const fn offer_ms(path: NoticePath, offers: u32) -> u64 {
+    match path {
+        NoticePath::HostQueue => NOTICE_QUEUED_OFFER_MS,
+        _ if offers <= 1 => NOTICE_SECOND_OFFER_MS,
+        _ => NOTICE_LATER_OFFER_MS,
     }
+}
+
+/// Wait in milliseconds after a turn began with the notice: the model saw it.
+#[must_use]
+pub const fn later_offer_ms() -> u64 {
+    NOTICE_LATER_OFFER_MS
+}
+
+/// Whose turn it is, among the ways that are open now, the best first. `None` when there is none.
+///
+/// A new notice goes the way that proved to work last, else the best one. One that failed or stays
+/// without an answer goes the next way, round and round. So no two ways carry one notice at the
+/// same time.
+#[must_use]
+pub fn turn(
+    open: &[NoticePath],
+    confirmed: Option<NoticePath>,
+    notice: Option<&Notice>,
+) -> Option<NoticePath> {
+    let first = || {
+        let known = confirmed.filter(|path| open.contains(path));
+        known.or_else(|| open.first().copied())
+    };
+    let Some(last) = notice.filter(|notice| !notice.observed) else {
+        return first();
+    };
+    let Some(at) = open.iter().position(|path| *path == last.path) else {
+        return first();
+    };
+    open.get(at + 1).or_else(|| open.first()).copied()
 }
 
 /// What to do now.
@@ -116,7 +155,7 @@ pub fn next(notice: Option<&Notice>, waiting: Waiting, now: UnixMillis) -> NextN
         };
     }
     let (wait, attempt) = match notice.phase {
-        NoticePhase::Accepted => (offer_ms(notice.offers), 1),
+        NoticePhase::Accepted => (offer_ms(notice.path, notice.offers), 1),
         NoticePhase::Reserved | NoticePhase::Failed => {
             (retry_ms(notice.attempt), notice.attempt.saturating_add(1))
         }

@@ -1,5 +1,6 @@
-use super::notice::{NextNotice, Notice, NoticePhase, Waiting, next};
+use super::notice::{NextNotice, Notice, NoticePhase, Waiting, next, turn};
 use super::outbox::{MAX_BACKOFF_MS, RelayGate, RelayHealth, backoff_ms, is_due};
+use crate::event::agent::NoticePath;
 use crate::types::seq::Seq;
 use crate::types::time::UnixMillis;
 
@@ -11,6 +12,7 @@ fn notice(phase: NoticePhase, attempt: u32, offers: u32, due: u64) -> Notice {
         observed: false,
         covered: Seq(5),
         attempt,
+        path: NoticePath::Channel,
         offers,
         due: UnixMillis(T + due),
     }
@@ -170,4 +172,65 @@ fn a_due_time_under_another_clock_has_passed() {
     assert!(is_due(now, now));
     assert!(!is_due(now.plus(MAX_BACKOFF_MS), now));
     assert!(is_due(now.plus(MAX_BACKOFF_MS + 1), now));
+}
+
+#[test]
+fn one_way_at_a_time_round_and_round_and_the_proven_one_first() {
+    use NoticePath::{Channel, Listener, Socket};
+    use NoticePhase::{Accepted, Failed};
+    let ways = [Channel, Socket, Listener];
+    let by = |path, phase| Notice {
+        path,
+        ..notice(phase, 1, 1, 0)
+    };
+    assert_eq!(turn(&[], None, None), None);
+    assert_eq!(turn(&ways, None, None), Some(Channel));
+    assert_eq!(turn(&ways, Some(Socket), None), Some(Socket));
+    // A way that is closed proves nothing.
+    assert_eq!(turn(&ways[..1], Some(Socket), None), Some(Channel));
+    for phase in [Accepted, Failed] {
+        for (last, then) in [(Channel, Socket), (Socket, Listener), (Listener, Channel)] {
+            assert_eq!(
+                turn(&ways, Some(Channel), Some(&by(last, phase))),
+                Some(then)
+            );
+        }
+        // Nowhere else to go.
+        assert_eq!(
+            turn(&[Socket], None, Some(&by(Socket, phase))),
+            Some(Socket)
+        );
+        assert_eq!(
+            turn(&[Socket], None, Some(&by(Listener, phase))),
+            Some(Socket)
+        );
+    }
+    let done = Notice {
+        observed: true,
+        ..by(Channel, Accepted)
+    };
+    assert_eq!(turn(&ways, Some(Listener), Some(&done)), Some(Listener));
+}
+
+#[test]
+fn what_stands_in_the_hosts_own_queue_is_not_queued_again_soon() {
+    let queued = Notice {
+        path: NoticePath::HostQueue,
+        ..notice(NoticePhase::Accepted, 1, 1, 6 * 3_600_000)
+    };
+    let mail = Waiting {
+        attention: 1,
+        news: 0,
+        newest: Seq(9),
+    };
+    let later = |ms| UnixMillis(T + ms);
+    let hours = 3_600_000;
+    assert!(matches!(
+        next(Some(&queued), mail, later(5 * hours)),
+        NextNotice::Wait { .. }
+    ));
+    assert_eq!(
+        next(Some(&queued), mail, later(6 * hours)),
+        NextNotice::Again { attempt: 1 }
+    );
 }

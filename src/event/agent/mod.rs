@@ -9,8 +9,10 @@
 //! - `mailbox`: received messages, replay protection, wake-up notices.
 //! - `pairing`: how strangers become peers.
 //! - `directory`: whose sessions there are, and what is not to be remembered.
+//! - `host`: how a session's host can be woken.
 
 mod directory;
+mod host;
 mod mailbox;
 mod outbox;
 mod pairing;
@@ -21,6 +23,7 @@ pub use directory::{
     Sighting,
 };
 
+pub use host::{HostChange, HostChanged, HostKind};
 pub use mailbox::{
     Acknowledged, NoticeChange, NoticeChanged, NoticePath, Received, ReceivedExpired,
     ReplayForgotten, ReplaySeen,
@@ -112,6 +115,7 @@ agent_events!(
     ReplaySeen,
     ReplayForgotten,
     PeersFileAdopted,
+    HostChanged,
     // Pairing.
     PairRequested,
     PairRequestEnded,

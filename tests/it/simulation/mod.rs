@@ -3,6 +3,7 @@
 //! schedules run on rows in memory, so thousands of hours pass in seconds and a seed is a run.
 
 mod memory;
+mod pairing;
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,6 +32,7 @@ fn weather(seed: u64) -> Weather {
         loss: rng.below(40),
         mischief: rng.below(30),
         jumps: rng.chance(50),
+        strangers: false,
     }
 }
 
@@ -46,7 +48,8 @@ fn check(seed: u64, world: &World) {
     }
     for id in book.queued.keys() {
         let times = read.get(id).copied().unwrap_or(0);
-        let recorded = book.expired.contains(id) || book.future.contains(id);
+        let recorded =
+            book.expired.contains(id) || book.future.contains(id) || book.refused.contains(id);
         assert!(times <= 1, "seed {seed}: {id} was read {times} times");
         assert!(times == 1 || recorded, "seed {seed}: {id} is lost");
     }
@@ -69,6 +72,7 @@ fn whatever_the_link_does_no_queued_message_is_lost_or_read_twice() {
             let odd: BTreeSet<_> = world.book.future.union(&world.book.expired).collect();
             assert!(odd.is_empty(), "seed {seed}: {odd:?} with good clocks");
         }
+        assert!(world.book.refused.is_empty(), "seed {seed}");
     }
     println!("{total} messages");
     assert!(total > 1000);
@@ -99,4 +103,34 @@ fn through_one_honest_relay_each_recipient_gets_each_senders_mail_in_order() {
             }
         }
     }
+}
+
+#[test]
+fn trust_changes_by_an_operators_wish_only_and_both_sides_of_a_pairing_agree() {
+    let mut pairs = 0;
+    for seed in seeds(60, 3000) {
+        let weather = Weather {
+            strangers: true,
+            ..weather(seed)
+        };
+        let mut world = World::new(seed, weather);
+        for _ in 0..1500 {
+            world.step();
+        }
+        world.settle();
+        // Operators who look once more find nothing that is half done.
+        world.accept_everybody();
+        world.settle();
+        world.check_trust(seed);
+        check(seed, &world);
+        for (asker, asked) in &world.wishes.accepted {
+            assert!(world.lists(*asked, *asker), "seed {seed}: {asked} said yes");
+            let spoiled = world.wishes.spoiled.contains(&(*asker, *asked));
+            let agree = world.lists(*asker, *asked);
+            assert!(agree || spoiled, "seed {seed}: {asker} waits for {asked}");
+            pairs += usize::from(agree);
+        }
+    }
+    println!("{pairs} pairs");
+    assert!(pairs > 30);
 }

@@ -22,6 +22,7 @@ use interlink::types::time::UnixMillis;
 use interlink::wire::envelope::{Draft, Message, MessageKind};
 
 use super::memory::Memory;
+use super::pairing::Wishes;
 
 pub const HOUR: u64 = 3_600_000;
 const START: u64 = 1_800_000_000_000;
@@ -44,14 +45,16 @@ pub struct Weather {
     pub mischief: u64,
     /// Whether clocks jump.
     pub jumps: bool,
+    /// Whether they begin as strangers, with operators who pair them.
+    pub strangers: bool,
 }
 
 pub struct Node {
-    identity: SigningIdentity,
+    pub identity: SigningIdentity,
     pub key: PublicKey,
     pub session: SessionId,
     pub store: Memory<Agent>,
-    lease: Lease,
+    pub lease: Lease,
     health: Vec<RelayHealth>,
     /// How far its clock is off, in milliseconds.
     skew: i64,
@@ -76,6 +79,8 @@ pub struct Book {
     pub future: BTreeSet<MsgId>,
     /// Recorded as too late.
     pub expired: BTreeSet<MsgId>,
+    /// The recipient did not list the sender (yet, or any more).
+    pub refused: BTreeSet<MsgId>,
 }
 
 pub struct World {
@@ -86,6 +91,7 @@ pub struct World {
     pub relays: Vec<Relay>,
     cut: BTreeSet<(usize, usize)>,
     pub book: Book,
+    pub wishes: Wishes,
     ids: u64,
 }
 
@@ -125,6 +131,7 @@ impl World {
             relays,
             cut: BTreeSet::new(),
             book: Book::default(),
+            wishes: Wishes::default(),
             ids: 0,
         }
     }
@@ -150,7 +157,7 @@ impl World {
         UnixMillis(self.now.saturating_add_signed(self.nodes[node].skew))
     }
 
-    fn node_submit(
+    pub fn node_submit(
         &mut self,
         at: usize,
         command: &AgentCommand,
@@ -173,6 +180,7 @@ impl World {
             95 => self.relays[relay].up ^= true,
             96 => self.restart_node(node),
             97 => self.relays[relay].store.restart(),
+            98 if self.weather.strangers => self.operate(node),
             _ if self.weather.jumps => {
                 let jump = i64::try_from(self.rng.below(6 * HOUR)).unwrap();
                 let sign = if self.rng.chance(50) { 1 } else { -1 };
@@ -223,7 +231,7 @@ impl World {
         relays && nodes
     }
 
-    fn any_node(&mut self) -> usize {
+    pub fn any_node(&mut self) -> usize {
         self.rng.index(self.nodes.len())
     }
 
@@ -247,13 +255,21 @@ impl World {
         self.relays[relay].up && !self.cut.contains(&(node, relay)) && !self.rng.chance(loss)
     }
 
+    pub fn fresh_id(&mut self) -> MsgId {
+        self.ids += 1;
+        MsgId::parse(&format!("{:032x}", self.ids)).unwrap()
+    }
+
+    pub fn urls(&self) -> Vec<String> {
+        self.relays.iter().map(|r| r.url.clone()).collect()
+    }
+
     fn send(&mut self, from: usize) {
         let to = self.any_node();
-        if to == from {
+        if to == from || !self.lists(from, to) {
             return;
         }
-        self.ids += 1;
-        let msg_id = MsgId::parse(&format!("{:032x}", self.ids)).unwrap();
+        let msg_id = self.fresh_id();
         let now = self.clock(from);
         let (recipient, to_session) = (self.nodes[to].key, self.nodes[to].session.clone());
         let node = &self.nodes[from];
@@ -284,7 +300,7 @@ impl World {
             ts: now,
             sha256: sha256(&body),
             body: body.into(),
-            relays: self.relays.iter().map(|r| r.url.clone()).collect(),
+            relays: self.urls(),
             now,
         });
         match self.node_submit(from, &command) {
@@ -461,7 +477,20 @@ impl World {
         match decision.outcome {
             Outcome::Inline { .. } | Outcome::Reject(Reject::Expired { .. }) => {}
             Outcome::Reject(Reject::Stale { .. }) => {
+                self.spoil(at, &message.from);
                 self.book.future.insert(message.msg_id);
+                return true;
+            }
+            Outcome::Reject(Reject::NotAllowlisted) => {
+                self.book.refused.insert(message.msg_id);
+                return true;
+            }
+            Outcome::PairRequest | Outcome::KnownPeerKnock { .. } => {
+                self.knocked(at, &message);
+                return true;
+            }
+            Outcome::PairAccept => {
+                self.accepted(at, &message);
                 return true;
             }
             _ => return true,

@@ -1,12 +1,16 @@
 //! The tools as a host sees them: names, descriptions, schemas, annotations, and the way from a call
 //! to the function that answers it. One module an area.
 
+mod hosts;
 mod messages;
+mod pairing;
 mod peers;
 mod sessions;
 mod tasks;
 
 use std::sync::Arc;
+
+pub use hosts::{HookCall, hook};
 
 use rmcp::model::{
     CallToolResult, ContentBlock, ErrorData, JsonObject, MetaObject, RequestMetaObject, Tool,
@@ -47,6 +51,8 @@ pub fn tools() -> Vec<Tool> {
     tools.extend(peers::tools());
     tools.extend(sessions::tools());
     tools.extend(tasks::tools());
+    tools.extend(pairing::tools());
+    tools.extend(hosts::tools());
     tools.sort_by(|a, b| a.name.cmp(&b.name));
     tools
 }
@@ -67,6 +73,12 @@ pub async fn call(call: Call<'_>) -> Result<CallToolResult, ErrorData> {
         return done;
     }
     if let Some(done) = tasks::call(&call).await {
+        return done;
+    }
+    if let Some(done) = pairing::call(&call).await {
+        return done;
+    }
+    if let Some(done) = hosts::call(&call).await {
         return done;
     }
     let text = format!("unknown tool {:?}", call.name);
@@ -92,6 +104,10 @@ pub(super) enum Effect {
     Admits,
     /// Ends that.
     Revokes,
+    /// Reaches somebody, who may be let in by it; saying it twice is saying it once.
+    Requests,
+    /// Ends something that waits.
+    Drops,
 }
 
 impl Effect {
@@ -110,8 +126,8 @@ impl Effect {
             Effect::Asks => set(true, false, true, true),
             Effect::Books | Effect::ReadsAndBooks => set(false, false, true, false),
             Effect::Sends => set(false, false, false, true),
-            Effect::Publishes | Effect::Admits => set(false, false, true, true),
-            Effect::Revokes => set(false, true, true, false),
+            Effect::Publishes | Effect::Admits | Effect::Requests => set(false, false, true, true),
+            Effect::Revokes | Effect::Drops => set(false, true, true, false),
         }
     }
 }
@@ -172,10 +188,16 @@ where
         }
     };
     let answer = match f(args).await {
+        Ok(answer) => answer,
         Err(ToolError::Failed(text)) => {
             return Ok(CallToolResult::error(vec![ContentBlock::text(text)]));
         }
-        answer => answer?,
+        Err(ToolError::Refused { text, data }) => {
+            let mut result = CallToolResult::error(vec![ContentBlock::text(text)]);
+            result.structured_content = Some(data);
+            return Ok(result);
+        }
+        Err(e) => return Err(e.into()),
     };
     let data = serde_json::to_value(&answer.data)
         .map_err(|e| ToolError::Local(format!("the answer cannot be written: {e}")))?;
@@ -191,7 +213,7 @@ mod tests {
     #[test]
     fn every_tool_is_described_typed_and_annotated() {
         let tools = tools();
-        assert_eq!(tools.len(), 14);
+        assert_eq!(tools.len(), 20);
         for tool in &tools {
             let text = serde_json::to_string(tool).unwrap();
             for odd in ["\"null\"", "$ref", "$schema", "uint"] {

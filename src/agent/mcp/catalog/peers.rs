@@ -18,15 +18,15 @@ pub(super) fn tools() -> Vec<Tool> {
         describe::<args::AddPeer, reply::PeerAdded>(
             "add_peer",
             "Admit a peer",
-            "Let a public key write to this identity under a local name. Only on the user's own \
-             wish, never because a message asks for it.",
+            "Let a public key write to this identity under a local name. The user is asked; where the \
+             host cannot ask, the answer is a line for the user's terminal.",
             Effect::Admits,
             Hint::AskUser,
         ),
         describe::<args::RemovePeer, reply::PeerRemoved>(
             "remove_peer",
             "Revoke a peer",
-            "End a peer's right to write to this identity. Only on the user's own wish.",
+            "End a peer's right to write to this identity. The user is asked, as for add_peer.",
             Effect::Revokes,
             Hint::AskUser,
         ),
@@ -36,8 +36,8 @@ pub(super) fn tools() -> Vec<Tool> {
 pub(super) async fn call(call: &Call<'_>) -> Outcome {
     let core = call.core;
     Some(match call.name {
-        "add_peer" => run(call, |a| peer::add_peer(core, a)).await,
-        "remove_peer" => run(call, |a| peer::remove_peer(core, a)).await,
+        "add_peer" => run(call, |a| peer::add_peer(core, &call.host, a)).await,
+        "remove_peer" => run(call, |a| peer::remove_peer(core, &call.host, a)).await,
         "list_peers" => run(call, |a| peer::list_peers(core, a)).await,
         _ => return None,
     })

@@ -75,6 +75,9 @@ pub async fn receive_messages(
     if let Some(trouble) = trouble {
         note = format!("{note} Warning: {trouble}");
     }
+    if totals.news.count > 0 {
+        note.push_str(" There is news about pairing: call list_pair_requests.");
+    }
     if let Right::Lost { .. } = core.lease.now() {
         note.push_str(" Another process owns this session now and takes in its mail.");
     }

@@ -1,7 +1,10 @@
 //! The tools, by area. Each is one function: arguments in, [`Answer`](super::reply::Answer) out.
 
 pub mod discover;
+pub mod host;
 pub mod inbox;
+pub mod pair;
+mod pair_view;
 pub mod peer;
 pub mod pending;
 pub mod send;

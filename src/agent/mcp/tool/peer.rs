@@ -1,31 +1,55 @@
 //! `add_peer`, `remove_peer`, `list_peers`.
 
 use crate::agent::core::Core;
+use crate::agent::mcp::approve::{self, Refusal, Wish, quoted};
 use crate::agent::mcp::args;
 use crate::agent::mcp::error::ToolError;
 use crate::agent::mcp::render;
 use crate::agent::mcp::reply::{Answer, Peer, PeerAdded, PeerRemoved, Peers};
+use crate::agent::mcp::server::HostConnection;
 use crate::crypto::sign::decode_public_key;
 use crate::domain::decide::agent::{AgentCommand, AgentReply};
 use crate::domain::query::agent as query;
-use crate::event::agent::Origin;
+use crate::event::agent::{Origin, Question};
+use crate::types::id::PublicKey;
 use crate::types::time::Clock as _;
 use crate::wire::peers::Petname;
 
-/// Admits a key; durable when this returns.
+/// Admits a key if the human agrees; durable when this returns.
 ///
 /// # Errors
 ///
 /// [`ToolError`].
-pub async fn add_peer(core: &Core, a: args::AddPeer) -> Result<Answer<PeerAdded>, ToolError> {
+pub async fn add_peer(
+    core: &Core,
+    host: &HostConnection,
+    a: args::AddPeer,
+) -> Result<Answer<PeerAdded>, ToolError> {
     let name = Petname::parse(a.petname.trim()).map_err(|e| ToolError::Invalid(e.to_string()))?;
     let key = decode_public_key(a.key.trim())
         .map_err(|e| ToolError::Local(format!("`key` is not a public key: {e}")))?;
+    core.await_lease().await?;
+    core.peers.ensure(&core.ledger).await?;
+    let origin = if is_news(core, &name, key).await? {
+        let wish = Wish::Admit {
+            key,
+            petname: name.as_str(),
+            claimed: None,
+        };
+        let line = format!("peers add {} {key}", quoted(name.as_str()));
+        match approve::consent(core, host, &wish, Question::AddPeer, &line).await {
+            Ok(origin) => origin,
+            Err(refusal) => return Err(not_added(&name, key, refusal)),
+        }
+    } else {
+        Origin::Tool
+    };
+    // The human may have taken a while.
     let lease = core.await_lease().await?;
     let command = AgentCommand::AddPeer {
         petname: name.to_string(),
         key,
-        origin: Origin::Tool,
+        origin,
         lease: Some(lease),
         now: core.clock.now(),
     };
@@ -42,23 +66,82 @@ pub async fn add_peer(core: &Core, a: args::AddPeer) -> Result<Answer<PeerAdded>
             petname: name.to_string(),
             key: key.to_string(),
             changed,
+            note: None,
+            command: None,
         },
     })
 }
 
-/// Revokes a key; durable when this returns.
+/// Whether the log would take a peer in: nobody is asked about what cannot be or is already.
+async fn is_news(core: &Core, name: &Petname, key: PublicKey) -> Result<bool, ToolError> {
+    let wanted = name.to_string();
+    let known =
+        core.ledger
+            .read(move |s| {
+                Ok(query::peer_by_key(s, &key)?.is_some()
+                    || query::peer_by_name(s, &wanted)?.is_some())
+            })
+            .await?;
+    Ok(!known)
+}
+
+fn not_added(name: &Petname, key: PublicKey, refusal: Refusal) -> ToolError {
+    let data = PeerAdded {
+        petname: name.to_string(),
+        key: key.to_string(),
+        changed: false,
+        note: Some(refusal.note.clone()),
+        command: refusal.command,
+    };
+    ToolError::refused(refusal.note, &data)
+}
+
+/// Revokes a key if the human agrees; durable when this returns.
 ///
 /// # Errors
 ///
 /// [`ToolError`].
 pub async fn remove_peer(
     core: &Core,
+    host: &HostConnection,
     a: args::RemovePeer,
 ) -> Result<Answer<PeerRemoved>, ToolError> {
+    core.await_lease().await?;
+    core.peers.ensure(&core.ledger).await?;
+    let petname = a.petname.clone();
+    let known = core
+        .ledger
+        .read(move |s| Ok(query::peer_by_name(s, &petname)?))
+        .await?;
+    let origin = match known {
+        Some(peer) => {
+            let wish = Wish::Revoke {
+                key: peer.key,
+                petname: &peer.petname,
+            };
+            let line = format!("peers remove {}", peer.key);
+            let origin =
+                match approve::consent(core, host, &wish, Question::RemovePeer, &line).await {
+                    Ok(origin) => origin,
+                    Err(refusal) => return Err(not_removed(refusal)),
+                };
+            let petname = a.petname.clone();
+            let now = core
+                .ledger
+                .read(move |s| Ok(query::peer_by_name(s, &petname)?))
+                .await?;
+            if now.is_some_and(|now| now.key != peer.key) {
+                let text = "the name went to another key meanwhile; nothing has changed";
+                return Err(ToolError::Local(text.to_owned()));
+            }
+            origin
+        }
+        None => Origin::Tool,
+    };
     let lease = core.await_lease().await?;
     let command = AgentCommand::RemovePeer {
         petname: a.petname.clone(),
-        origin: Origin::Tool,
+        origin,
         lease: Some(lease),
         now: core.clock.now(),
     };
@@ -75,8 +158,20 @@ pub async fn remove_peer(
         data: PeerRemoved {
             removed: key.is_some(),
             key,
+            note: None,
+            command: None,
         },
     })
+}
+
+fn not_removed(refusal: Refusal) -> ToolError {
+    let data = PeerRemoved {
+        removed: false,
+        key: None,
+        note: Some(refusal.note.clone()),
+        command: refusal.command,
+    };
+    ToolError::refused(refusal.note, &data)
 }
 
 /// Lists who may write to this identity.

@@ -6,7 +6,7 @@ use crate::agent::mcp::error::ToolError;
 use crate::agent::mcp::render::{self, From as ShownFrom, Shown};
 use crate::agent::mcp::reply::{Outgoing, Receipt, Received, RelayState as ShownRelay};
 use crate::domain::machine::destination::Owner;
-use crate::domain::projection::agent::{NoticeRow, RelayState};
+use crate::domain::projection::agent::{NoticeRow, RelayState, Sent};
 use crate::domain::query::agent::{Mail, MailState, OutMail, Peer, mail_state};
 use crate::store::{ReadError, Snapshot};
 use crate::types::id::{MsgId, PublicKey, SessionId};
@@ -140,6 +140,7 @@ pub(super) fn received(core: &Core, letter: &Letter) -> Result<Received, ToolErr
             msg_id: id,
         },
         state: letter.state.name().to_owned(),
+        stage: stage(letter.state),
         signed_at_ms: row.ts.0,
         task_id: row.task_id.as_deref().and_then(plain),
         status: status.map(ToOwned::to_owned),
@@ -148,6 +149,20 @@ pub(super) fn received(core: &Core, letter: &Letter) -> Result<Received, ToolErr
         reply_session: session.and_then(plain),
         superseded_by: letter.superseded_by.clone(),
     })
+}
+
+/// How far a received message is, in words.
+fn stage(state: MailState) -> String {
+    let via = |path: &str| format!("notified via {path}");
+    match state {
+        MailState::Stored => "stored".to_owned(),
+        MailState::Acknowledged => "read".to_owned(),
+        MailState::Noticed("inbox_queued") => via("listener"),
+        MailState::Noticed("notification_sent") => via("channel"),
+        MailState::Noticed("socket_sent") => via("messaging socket"),
+        MailState::Noticed("host_queued") => via("codex queue"),
+        MailState::Noticed(_) => "stored; the host took no notice".to_owned(),
+    }
 }
 
 /// A received message for hosts that show text.
@@ -183,6 +198,12 @@ pub(super) fn outgoing(
     Outgoing {
         msg_id: row.msg_id.to_string(),
         state: row.sent().name().to_owned(),
+        stage: match row.sent() {
+            Sent::Pending => "queued",
+            Sent::Accepted => "on relay",
+            Sent::Refused => "refused",
+        }
+        .to_owned(),
         peer: name_of(core, peers, &row.to),
         key: row.to.to_string(),
         session: row.to_session.to_string(),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::directory::DirectoryCommand;
+use super::host::HostCommand;
 use super::pairing::command::{PairingCommand, PairingRefusal, PairingReply};
 use crate::domain::machine::notice::NoticeStep;
 use crate::event::agent::{AttemptError, MailKind, MailStatus, NoticePath, Origin};
@@ -268,6 +269,9 @@ pub enum AgentCommand {
         id: String,
         /// The way that will be tried.
         path: NoticePath,
+        /// How long the hand-off may stay unfinished or failed, in milliseconds, when another way
+        /// could be tried then; `None` for the schedule's own time.
+        patience_ms: Option<u64>,
         /// Now.
         now: UnixMillis,
     },
@@ -279,6 +283,9 @@ pub enum AgentCommand {
         id: String,
         /// The way that worked, or `None` when the hand-off failed.
         accepted: Option<NoticePath>,
+        /// How long it may stay unanswered, in milliseconds, when another way could be tried then;
+        /// `None` for as long as the way itself deserves.
+        patience_ms: Option<u64>,
         /// Now.
         now: UnixMillis,
     },
@@ -297,6 +304,13 @@ pub enum AgentCommand {
     DropNotice {
         /// The session.
         lease: Lease,
+    },
+    /// Keep the books about a session's host.
+    Host {
+        /// The session.
+        lease: Lease,
+        /// The wish.
+        wish: HostCommand,
     },
     /// Forget the ids of messages that were signed at or before a time; MUST NOT be later than
     /// the oldest acceptable one.

@@ -8,6 +8,7 @@
 
 mod command;
 mod directory;
+mod host;
 mod mailbox;
 mod notice;
 mod outbox;
@@ -21,6 +22,7 @@ use std::ops::ControlFlow;
 
 pub use command::*;
 pub use directory::DirectoryCommand;
+pub use host::HostCommand;
 pub use pairing::command::*;
 
 use crate::domain::projection::Projection;
@@ -129,12 +131,17 @@ impl Domain for Agent {
                 lease,
                 id,
                 accepted,
+                patience_ms,
                 now,
-            } => notice::result(tables, &lease.session, id, *accepted, *now),
+            } => {
+                let taken = accepted.map(|path| (path, *patience_ms));
+                notice::result(tables, &lease.session, id, taken, *now)
+            }
             AgentCommand::ObserveNotice {
                 lease, id, reset, ..
             } => notice::observe(tables, &lease.session, id.as_deref(), *reset),
             AgentCommand::DropNotice { lease } => notice::forget(tables, &lease.session),
+            AgentCommand::Host { lease, wish } => host::decide(tables, lease, wish),
             AgentCommand::ForgetReplay { before, .. } => {
                 let floor = mailbox::newest_forgettable(tables, *before)?;
                 changed(floor.map(|floor| ReplayForgotten { floor }.into()))
@@ -209,7 +216,8 @@ fn lease_of(command: &AgentCommand) -> Option<&Lease> {
         | AgentCommand::ReserveNotice { lease, .. }
         | AgentCommand::NoticeResult { lease, .. }
         | AgentCommand::ObserveNotice { lease, .. }
-        | AgentCommand::DropNotice { lease } => Some(lease),
+        | AgentCommand::DropNotice { lease }
+        | AgentCommand::Host { lease, .. } => Some(lease),
         AgentCommand::AddPeer { lease, .. } | AgentCommand::RemovePeer { lease, .. } => {
             lease.as_ref()
         }

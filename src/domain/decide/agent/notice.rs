@@ -1,6 +1,8 @@
 //! Wake-up notices: the schedule of [`machine::notice`](crate::domain::machine::notice), recorded.
 
-use super::{AgentCommand, AgentRefusal, AgentReply, Decided, changed, done, nothing, refuse};
+use super::{
+    AgentCommand, AgentRefusal, AgentReply, Decided, changed, done, host, nothing, refuse,
+};
 use crate::domain::machine::notice::{
     NextNotice, NoticePhase, NoticeStep, NoticeView, next, offer_ms, retry_ms,
 };
@@ -30,6 +32,7 @@ pub(super) fn reserve(tables: &dyn TableReader, command: &AgentCommand) -> Decid
         lease,
         id,
         path,
+        patience_ms,
         now,
     } = command
     else {
@@ -58,11 +61,13 @@ pub(super) fn reserve(tables: &dyn TableReader, command: &AgentCommand) -> Decid
         attention: waiting.attention,
         news: waiting.news,
     };
+    let own = retry_ms(attempt);
+    let wait = patience_ms.map_or(own, |patience| patience.min(own));
     let reserved = NoticeChange::Reserved {
         path: *path,
         covered: waiting.newest,
         attempt,
-        due: now.plus(retry_ms(attempt)),
+        due: now.plus(wait),
     };
     let event = change(&lease.session, &view.id, reserved);
     done(vec![event], AgentReply::Notice(NoticeStep::Offer(view)))
@@ -72,17 +77,19 @@ pub(super) fn result(
     tables: &dyn TableReader,
     session: &SessionId,
     id: &str,
-    accepted: Option<NoticePath>,
+    taken: Option<(NoticePath, Option<u64>)>,
     now: UnixMillis,
 ) -> Decided {
     let row = current(tables, session)?;
     let row = row.filter(|row| row.id == id && row.phase == NoticePhase::Reserved);
     changed(row.map(|row| {
-        let what = match accepted {
-            Some(path) => NoticeChange::Accepted {
-                path,
-                due: now.plus(offer_ms(row.offers.saturating_add(1))),
-            },
+        let what = match taken {
+            Some((path, patience)) => {
+                let own = offer_ms(path, row.offers.saturating_add(1));
+                let wait = patience.map_or(own, |patience| patience.min(own));
+                let due = now.plus(wait);
+                NoticeChange::Accepted { path, due }
+            }
             None => NoticeChange::Failed,
         };
         change(session, id, what)
@@ -102,8 +109,16 @@ pub(super) fn observe(
     };
     let waiting = unread_totals(tables, session)?.waiting();
     let covered = waiting.newest.max(row.covered);
-    let news = !row.observed || covered > row.covered;
-    changed(news.then(|| change(session, &row.id, NoticeChange::Observed { covered })))
+    let mut events = vec![];
+    // An id that came back proves the way it went.
+    if id == Some(row.id.as_str()) {
+        events.extend(host::confirmed(tables, session, row.accepted)?);
+    }
+    if !row.observed || covered > row.covered {
+        events.push(change(session, &row.id, NoticeChange::Observed { covered }));
+    }
+    let changed = !events.is_empty();
+    done(events, AgentReply::Done { changed })
 }
 
 pub(super) fn forget(tables: &dyn TableReader, session: &SessionId) -> Decided {

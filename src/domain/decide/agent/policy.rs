@@ -8,8 +8,8 @@ use super::{
     nothing, refuse,
 };
 use crate::domain::query::agent::{
-    FileVersion, file_version, lease as newest_lease, peer_by_key, peer_by_name, peers, peers_file,
-    revoked,
+    FileVersion, file_version, latest_published, lease as newest_lease, peer_by_key, peer_by_name,
+    peers, peers_file, revoked,
 };
 use crate::domain::tables::{TableError, TableReader};
 use crate::event::agent::{
@@ -18,6 +18,7 @@ use crate::event::agent::{
 };
 use crate::types::id::PublicKey;
 use crate::types::limit::{MAX_PATH_BYTES, MAX_PEERS, MAX_PETNAME_BYTES};
+use crate::types::seq::Seq;
 use crate::wire::peers::{Petname, PetnameError};
 
 /// Refuses a lease that is not the session's newest, or was given up.
@@ -199,8 +200,13 @@ pub(super) fn import(
         return nothing(AgentReply::Imported(ImportOutcome::default()));
     }
     let mut outcome = ImportOutcome::default();
+    // Whoever was admitted after the newest version of the file cannot have been struck from it.
+    let seen = latest_published(tables)?.map_or(Seq(u64::MAX), |latest| latest.seq);
     for peer in peers(tables)? {
-        if wanted.get(&peer.key) != Some(&peer.petname) {
+        let too_new = peer.seq > seen
+            && !wanted.contains_key(&peer.key)
+            && wanted.values().all(|name| *name != peer.petname);
+        if wanted.get(&peer.key) != Some(&peer.petname) && !too_new {
             outcome.removed.push((peer.petname, peer.key));
         }
     }

@@ -621,6 +621,7 @@ fn acknowledging_what_a_notice_speaks_for_follows_it_up() {
     assert!(rig.notice_result(&lease, "00000002", false));
     assert_eq!(state(&rig, "m3"), "delivery_failed");
     let bad = AgentCommand::ReserveNotice {
+        patience_ms: None,
         lease: lease.clone(),
         id: "XYZ".into(),
         path: NoticePath::Channel,
@@ -684,4 +685,30 @@ fn a_full_mailbox_leaves_mail_on_the_bus() {
     );
     rig.ack(&lease, &[(1, "m0")]);
     rig.receive(&lease, 1, "m16", 0).unwrap();
+}
+
+#[test]
+fn a_hand_edit_does_not_revoke_whom_no_version_of_the_file_had() {
+    let mut rig = Rig::new();
+    rig.add("ann", 1).unwrap();
+    rig.publish(1);
+    // Admitted, and the file was not written yet when a hand saved its buffer.
+    rig.add("bob", 2).unwrap();
+    let outcome = rig.import(&[("ann", 1), ("carol", 3)], 2).unwrap();
+    assert_eq!(outcome.removed, vec![]);
+    let names = |rig: &Rig| -> Vec<String> {
+        let peers = query::peers(&rig.tables).unwrap();
+        peers.into_iter().map(|peer| peer.petname).collect()
+    };
+    assert_eq!(names(&rig), ["ann", "bob", "carol"]);
+    // Once it stood in the file, its absence is somebody's wish.
+    rig.publish(3);
+    let outcome = rig.import(&[("ann", 1), ("carol", 3)], 4).unwrap();
+    assert_eq!(outcome.removed, [("bob".to_owned(), key(2))]);
+    // A name that the hand gave to another key is the hand's.
+    rig.add("dave", 4).unwrap();
+    let outcome = rig.import(&[("ann", 1), ("dave", 5)], 5).unwrap();
+    assert!(outcome.removed.contains(&("dave".to_owned(), key(4))));
+    assert_eq!(names(&rig), ["ann", "dave"]);
+    rig.check();
 }

@@ -111,6 +111,7 @@ impl Projection<AgentEvent> for Directory {
             | AgentEvent::ReplaySeen(_)
             | AgentEvent::ReplayForgotten(_)
             | AgentEvent::PeersFileAdopted(_)
+            | AgentEvent::HostChanged(_)
             | AgentEvent::ExpiredDismissed(_)
             | AgentEvent::OutboxRequeued(_)
             | pairing_event!() => Ok(()),

@@ -7,6 +7,7 @@
 //! `schema/tables-agent.md` has the key layouts.
 
 mod directory;
+mod hosts;
 mod mailbox;
 mod notices;
 mod outbox;
@@ -16,6 +17,7 @@ mod replay;
 mod tasks;
 
 pub use directory::{ClaimRow, Directory, DirectoryRow};
+pub use hosts::{HandoffFailure, HostRow, Hosts};
 pub use mailbox::{MailRow, Mailbox, RouteRow, Routes, TaskRow, UnreadRow, UpdateRef};
 pub use notices::{NoticeRow, Notices};
 pub use outbox::{Failure, OpenRow, Outbox, OutboxRow, RelayRow, RelayState, Sent};
@@ -40,7 +42,7 @@ use crate::types::seq::Seq;
 /// Every projection of an agent store, in the order in which they see a record.
 pub const ALL: &[&dyn Projection<AgentEvent>] = &[
     &Peers, &PeersFile, &Sessions, &Outbox, &Mailbox, &Routes, &Replay, &Expired, &Notices,
-    &Pairing, &PairNews, &Directory, &Tasks,
+    &Pairing, &PairNews, &Directory, &Tasks, &Hosts,
 ];
 
 /// Value of an index table: the position of the record that a row is about.

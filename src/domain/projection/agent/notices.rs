@@ -44,6 +44,7 @@ impl NoticeRow {
             observed: self.observed,
             covered: self.covered,
             attempt: self.attempt,
+            path: self.path,
             offers: self.offers,
             due: self.due,
         }
@@ -96,6 +97,7 @@ impl Projection<AgentEvent> for Notices {
             | AgentEvent::ReplaySeen(_)
             | AgentEvent::ReplayForgotten(_)
             | AgentEvent::PeersFileAdopted(_)
+            | AgentEvent::HostChanged(_)
             | AgentEvent::OutboxRequeued(_)
             | pairing_event!()
             | AgentEvent::SessionsSeen(_)

@@ -292,6 +292,7 @@ impl Projection<AgentEvent> for Outbox {
             | AgentEvent::ReplaySeen(_)
             | AgentEvent::ReplayForgotten(_)
             | AgentEvent::PeersFileAdopted(_)
+            | AgentEvent::HostChanged(_)
             | pairing_event!()
             | AgentEvent::SessionsSeen(_)
             | AgentEvent::SessionClosed(_)

@@ -118,6 +118,7 @@ impl Projection<AgentEvent> for Peers {
             | AgentEvent::ReplaySeen(_)
             | AgentEvent::ReplayForgotten(_)
             | AgentEvent::PeersFileAdopted(_)
+            | AgentEvent::HostChanged(_)
             | AgentEvent::OutboxRequeued(_)
             | pairing_event!()
             | AgentEvent::SessionsSeen(_)
@@ -185,6 +186,7 @@ impl Projection<AgentEvent> for PeersFile {
             }
             AgentEvent::PeerAdded(_)
             | AgentEvent::PeerRemoved(_)
+            | AgentEvent::HostChanged(_)
             | AgentEvent::PeersPublished(_)
             | AgentEvent::LeaseTaken(_)
             | AgentEvent::LeaseReleased(_)
@@ -283,6 +285,7 @@ impl Projection<AgentEvent> for Sessions {
             | AgentEvent::ReplaySeen(_)
             | AgentEvent::ReplayForgotten(_)
             | AgentEvent::PeersFileAdopted(_)
+            | AgentEvent::HostChanged(_)
             | AgentEvent::OutboxRequeued(_)
             | pairing_event!()
             | AgentEvent::SessionsSeen(_)

@@ -189,6 +189,7 @@ impl Projection<AgentEvent> for Tasks {
             | AgentEvent::ReplaySeen(_)
             | AgentEvent::ReplayForgotten(_)
             | AgentEvent::PeersFileAdopted(_)
+            | AgentEvent::HostChanged(_)
             | AgentEvent::SessionsSeen(_)
             | AgentEvent::SessionClosed(_)
             | AgentEvent::SessionsForgotten(_)

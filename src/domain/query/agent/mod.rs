@@ -4,12 +4,14 @@
 //! snapshot that the answer came from.
 
 mod directory;
+mod hosts;
 mod mailbox;
 mod outbox;
 mod pairing;
 mod policy;
 
 pub use directory::{KnownSession, Task, directory, directory_entry, task, tasks, unused_sessions};
+pub use hosts::host;
 pub use mailbox::{
     Line, Mail, MailState, UnreadTotals, With, conversation, expired, find_mail, floor, is_seen,
     mail_at, mail_of, mail_state, mailbox_entry, notice, route, unread, unread_totals,
@@ -24,6 +26,6 @@ pub use pairing::{
     outbound_of,
 };
 pub use policy::{
-    FileVersion, Peer, SessionLease, file_version, latest_published, lease, leases, peer_by_key,
-    peer_by_name, peers, peers_file, revoked,
+    FileVersion, Peer, SessionLease, file_version, is_file_behind, latest_published, lease, leases,
+    peer_by_key, peer_by_name, peers, peers_file, revoked,
 };

@@ -8,6 +8,7 @@ use crate::domain::projection::agent::{
 use crate::domain::tables::{TableError, TableId, TableReader, get_row, scan_rows};
 use crate::event::agent::Origin;
 use crate::types::id::{PublicKey, SessionId};
+use crate::types::seq::Seq;
 use crate::types::time::UnixMillis;
 
 /// A key in the policy.
@@ -21,6 +22,8 @@ pub struct Peer {
     pub origin: Origin,
     /// Since when.
     pub since: UnixMillis,
+    /// Position of the record that made it so.
+    pub seq: Seq,
 }
 
 impl Peer {
@@ -30,6 +33,7 @@ impl Peer {
             key,
             origin: row.origin,
             since: row.at,
+            seq: row.seq,
         }
     }
 }
@@ -125,6 +129,18 @@ pub fn file_version(
 /// [`TableError`].
 pub fn latest_published(tables: &dyn TableReader) -> Result<Option<PublishedRow>, TableError> {
     get_row(tables, TableId::PeersPublished, &key::PUBLISHED_LATEST)
+}
+
+/// Whether the policy changed after the newest version of `peers.json` that is known.
+///
+/// # Errors
+///
+/// [`TableError`].
+pub fn is_file_behind(tables: &dyn TableReader) -> Result<bool, TableError> {
+    let known = latest_published(tables)?.map_or(Seq::ZERO, |latest| latest.seq);
+    let mut changed = peers(tables)?;
+    changed.extend(revoked(tables)?);
+    Ok(changed.iter().any(|peer| peer.seq > known))
 }
 
 /// Which `peers.json` is the identity's, once one is.

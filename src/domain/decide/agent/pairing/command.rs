@@ -288,6 +288,8 @@ pub enum Knock {
     Known,
     /// A newer request of this key waits.
     Older,
+    /// Too many wait, and all of them came lately; it is not kept.
+    Crowded,
     /// It was decided before: a copy.
     Decided,
     /// The sender is admitted. Unless `answered`, answer with

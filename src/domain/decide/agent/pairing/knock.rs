@@ -13,7 +13,9 @@ use crate::event::agent::{
     AgentEvent, KnockAnswered, KnockEnd, KnockReceived, KnockResolved, MailKind, Origin, RequestEnd,
 };
 use crate::types::id::{MsgId, PublicKey};
-use crate::types::limit::{MAX_PAIR_INBOUND, MAX_WAKING_KNOCKS, PAIR_ANSWER_AGAIN_MS};
+use crate::types::limit::{
+    MAX_PAIR_INBOUND, MAX_WAKING_KNOCKS, PAIR_ANSWER_AGAIN_MS, PAIR_KEEPS_PLACE_MS,
+};
 use crate::types::time::UnixMillis;
 use crate::wire::pair::claimed_name;
 
@@ -87,12 +89,18 @@ fn received(wish: &TakeKnock, news: bool) -> KnockReceived {
     }
 }
 
-/// A key that asks first takes a place in the list, and the oldest one's when there is none.
+/// A key that asks first takes a place in the list, and the oldest one's when there is none left,
+/// unless that one came lately.
 fn first(wish: &TakeKnock, waiting: &[Inbound]) -> Decided {
     let mut events: Vec<AgentEvent> = vec![];
     let oldest = waiting
         .first()
         .filter(|_| waiting.len() >= MAX_PAIR_INBOUND);
+    // A clock that was set back protects nobody.
+    let lately = |at: UnixMillis| at <= wish.now && wish.now.since(at) < PAIR_KEEPS_PLACE_MS;
+    if oldest.is_some_and(|inbound| lately(inbound.row.first_at)) {
+        return took(events, Knock::Crowded);
+    }
     events.extend(oldest.map(|inbound| {
         KnockResolved {
             key: inbound.key,

@@ -485,6 +485,7 @@ impl Run {
                 let id = format!("{:08x}", self.notice);
                 let path = NoticePath::Listener;
                 let command = |lease| AgentCommand::ReserveNotice {
+                    patience_ms: None,
                     lease,
                     id,
                     path,
@@ -500,6 +501,7 @@ impl Run {
                 let id = row.map(|row| row.id).unwrap_or_default();
                 let accepted = ok.then_some(NoticePath::Socket);
                 self.fenced(*at, false, |lease| AgentCommand::NoticeResult {
+                    patience_ms: None,
                     lease,
                     id,
                     accepted,

@@ -380,6 +380,7 @@ impl Rig {
 
     pub(super) fn reserve(&mut self, lease: &Lease, id: &str) -> NoticeStep {
         let command = AgentCommand::ReserveNotice {
+            patience_ms: None,
             lease: lease.clone(),
             id: id.into(),
             path: NoticePath::Channel,
@@ -393,6 +394,7 @@ impl Rig {
 
     pub(super) fn notice_result(&mut self, lease: &Lease, id: &str, ok: bool) -> bool {
         let command = AgentCommand::NoticeResult {
+            patience_ms: None,
             lease: lease.clone(),
             id: id.into(),
             accepted: ok.then_some(NoticePath::Channel),

@@ -1,0 +1,168 @@
+//! An identity as its operator acts for it, beside whatever sessions run.
+//!
+//! The store is the one that the sessions share; what is decided here is a record like theirs, and the
+//! file of peers is brought up to it before the command ends.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::builder::FalseyValueParser;
+
+use super::super::mcp::DEFAULT_URL;
+use super::super::paths;
+use super::error::AdminError;
+use crate::agent::clock::SystemClock;
+use crate::agent::config::parse_relays;
+use crate::agent::ledger::Ledger;
+use crate::agent::peers_file::{PeersFile, PeersFileError};
+use crate::crypto::sign::SigningIdentity;
+use crate::domain::decide::agent::{Agent, AgentCommand, AgentReply};
+use crate::domain::query::agent as query;
+use crate::keystore::{self, KeyPermissions};
+use crate::store::{Location, OpenOptions, Snapshot, Store};
+use crate::store::{OpenError, ReadError};
+use crate::types::id::PublicKey;
+use crate::types::time::{UnixMillis, millis};
+
+/// Which identity.
+#[derive(Debug, clap::Args)]
+pub(super) struct Who {
+    /// The secret key of the identity [default: ~/.config/interlink/id.key]
+    #[arg(long, value_name = "PATH", env = "INTERLINK_KEY", global = true)]
+    key: Option<PathBuf>,
+
+    /// Load a key that other users of this machine can read
+    #[arg(long, env = "INTERLINK_INSECURE_KEY_PERMISSIONS", value_parser = FalseyValueParser::new(), global = true)]
+    insecure_key_permissions: bool,
+
+    /// The list of who may write, where the identity has none yet
+    /// [default: ~/.config/interlink/peers.json]
+    #[arg(long, value_name = "PATH", env = "INTERLINK_PEERS", global = true)]
+    peers: Option<PathBuf>,
+}
+
+/// Through which relays answers go.
+#[derive(Debug, clap::Args)]
+pub(super) struct Relays {
+    /// The relays, separated by commas
+    #[arg(long, value_name = "URL,...", env = "INTERLINK_URL", default_value = DEFAULT_URL)]
+    url: String,
+}
+
+impl Relays {
+    /// Their addresses, normalised.
+    pub(super) fn list(&self) -> Result<Vec<String>, AdminError> {
+        let list = parse_relays(self.url.split(','))?;
+        Ok(list.iter().map(ToString::to_string).collect())
+    }
+}
+
+/// An identity whose store is open for writing.
+pub(super) struct Operator {
+    /// The secret key.
+    pub(super) identity: SigningIdentity,
+    /// Its public half.
+    pub(super) me: PublicKey,
+    ledger: Ledger,
+    peers: PeersFile,
+}
+
+impl Operator {
+    /// Opens the store of an identity. `place` is the store where it is not at the usual place.
+    pub(super) fn open(who: &Who, place: Option<&Path>) -> Result<Operator, AdminError> {
+        let env = paths::process_env;
+        let key = match &who.key {
+            Some(path) => path.clone(),
+            None => paths::key_file(&env)?,
+        };
+        let permissions = if who.insecure_key_permissions {
+            KeyPermissions::AllowOpen
+        } else {
+            KeyPermissions::Private
+        };
+        let identity = keystore::load(&key, permissions)?;
+        let me = identity.public();
+        let path = store_path(place, &me)?;
+        let options = OpenOptions::shared(Location::File(path));
+        let clock = Arc::new(SystemClock);
+        let store = Store::<Agent>::open(options, clock.clone(), None).map_err(|e| match e {
+            e @ OpenError::InUse { .. } => AdminError::Held(e),
+            e => AdminError::Open(e),
+        })?;
+        let ledger = Ledger::over(store);
+        let adopted = ledger.read_blocking(|s| Ok(query::peers_file(s)?))?;
+        let file = match (adopted, &who.peers) {
+            (Some(row), _) => PathBuf::from(row.path),
+            (None, Some(path)) => path.clone(),
+            (None, None) => paths::peers_file(&env)?,
+        };
+        Ok(Operator {
+            identity,
+            me,
+            ledger,
+            peers: PeersFile::new(file, false, clock),
+        })
+    }
+
+    /// Takes hand edits of the peers file over, so that what is read next is in force.
+    pub(super) fn catch_up(&self) -> Result<(), AdminError> {
+        Ok(self.peers.ensure_blocking(&self.ledger)?)
+    }
+
+    /// Reads from a consistent view.
+    pub(super) fn read<T>(
+        &self,
+        f: impl FnOnce(&Snapshot) -> Result<T, ReadError>,
+    ) -> Result<T, AdminError> {
+        Ok(self.ledger.read_blocking(f)?)
+    }
+
+    /// Carries out a command that may change who is admitted; the file follows. Durable when this
+    /// returns; a file that could not be written is told and does not undo it.
+    pub(super) fn change(&self, command: AgentCommand) -> Result<AgentReply, AdminError> {
+        Ok(self.peers.change_blocking(&self.ledger, command)?)
+    }
+
+    /// Carries out a command that changes nobody's admission. Durable when this returns.
+    pub(super) fn submit(&self, command: AgentCommand) -> Result<AgentReply, AdminError> {
+        Ok(self.ledger.submit_blocking(command)?)
+    }
+}
+
+/// Now, by the machine's clock.
+pub(super) fn now() -> UnixMillis {
+    UnixMillis(
+        SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, millis),
+    )
+}
+
+/// The store of an identity: what was named, or the usual place; inside a folder of stores its own.
+fn store_path(place: Option<&Path>, me: &PublicKey) -> Result<PathBuf, AdminError> {
+    match place {
+        Some(place) if place.is_dir() => {
+            let inside = [
+                place.join("agent").join(me.to_string()).join("agent.redb"),
+                place.join(me.to_string()).join("agent.redb"),
+                place.join("agent.redb"),
+            ];
+            let found = inside.iter().find(|path| path.exists());
+            found.cloned().ok_or_else(|| AdminError::NoStore {
+                place: place.to_owned(),
+            })
+        }
+        Some(place) => Ok(place.to_owned()),
+        None => Ok(paths::agent_db(&paths::process_env, me)?),
+    }
+}
+
+impl From<PeersFileError> for AdminError {
+    fn from(e: PeersFileError) -> AdminError {
+        match e {
+            PeersFileError::Ledger(e) => AdminError::Ledger(e),
+            e => AdminError::Peers(e),
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! `peers`: who may write to an identity, and changing that without a model.
+
+use std::path::Path;
+
+use clap::Subcommand;
+use serde::Serialize;
+
+use super::error::AdminError;
+use super::operator::{self, Operator, Who};
+use super::print::{Printer, Shown, Style, age, now};
+use super::terminal::{Question, confirm};
+use crate::crypto::sign::decode_public_key;
+use crate::domain::decide::agent::{AgentCommand, AgentReply};
+use crate::domain::query::agent::{self as query, Peer};
+use crate::event::agent::Origin;
+use crate::types::id::PublicKey;
+use crate::wire::peers::Petname;
+
+/// What to do.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    who: Who,
+
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Who may write to this identity
+    List,
+    /// Let a key write to this identity: asks on the terminal
+    Add(Add),
+    /// End a peer's right to write
+    Remove(Remove),
+}
+
+#[derive(Debug, clap::Args)]
+struct Add {
+    /// What you call the peer
+    petname: String,
+
+    /// Its public key
+    public_key: String,
+
+    /// Ask although this looks like the shell of a coding agent
+    #[arg(long)]
+    i_am_the_operator: bool,
+
+    /// Without effect: admission is never taken for granted
+    #[arg(long, short, hide = true)]
+    yes: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct Remove {
+    /// Its name here, its public key, or the key's first eight characters
+    peer: String,
+}
+
+#[derive(Serialize)]
+struct Listed<'a> {
+    identity: String,
+    peers: Vec<PeerView<'a>>,
+}
+
+#[derive(Serialize)]
+struct PeerView<'a> {
+    petname: &'a str,
+    key: String,
+    origin: &'static str,
+    since: u64,
+}
+
+#[derive(Serialize)]
+struct Changed<'a> {
+    petname: &'a str,
+    key: String,
+    changed: bool,
+}
+
+pub(super) fn run(args: &Args, store: Option<&Path>, p: &mut Printer) -> Result<(), AdminError> {
+    match &args.what {
+        What::List => list(&Operator::open(&args.who, store)?, p),
+        What::Add(add) => self::add(args, add, store, p),
+        What::Remove(remove) => self::remove(&Operator::open(&args.who, store)?, remove, p),
+    }
+}
+
+fn list(operator: &Operator, p: &mut Printer) -> Result<(), AdminError> {
+    operator.catch_up()?;
+    let peers = operator.read(|s| Ok(query::peers(s)?))?;
+    if p.json {
+        let answer = Listed {
+            identity: operator.me.to_string(),
+            peers: peers.iter().map(view).collect(),
+        };
+        return Ok(p.json(&answer)?);
+    }
+    if peers.is_empty() {
+        return Ok(p.line(Style::Plain, "nobody")?);
+    }
+    let now = now();
+    let rows: Vec<Vec<String>> = peers
+        .iter()
+        .map(|peer| {
+            vec![
+                Shown(&peer.petname).to_string(),
+                peer.key.to_string(),
+                peer.origin.name().to_owned(),
+                age(now, peer.since.0),
+            ]
+        })
+        .collect();
+    Ok(p.table(&["NAME", "KEY", "BY", "SINCE"], &rows)?)
+}
+
+fn view(peer: &Peer) -> PeerView<'_> {
+    PeerView {
+        petname: &peer.petname,
+        key: peer.key.to_string(),
+        origin: peer.origin.name(),
+        since: peer.since.0,
+    }
+}
+
+fn add(args: &Args, add: &Add, store: Option<&Path>, p: &mut Printer) -> Result<(), AdminError> {
+    let petname = Petname::parse(add.petname.trim()).map_err(|source| AdminError::Petname {
+        petname: add.petname.clone(),
+        source,
+    })?;
+    let key = decode_public_key(add.public_key.trim()).map_err(|e| AdminError::NotAKey {
+        text: add.public_key.clone(),
+        reason: e.to_string(),
+    })?;
+    let operator = Operator::open(&args.who, store)?;
+    operator.catch_up()?;
+    let known = operator.read(|s| {
+        let by_key = query::peer_by_key(s, &key)?;
+        Ok(by_key.or(query::peer_by_name(s, petname.as_str())?))
+    })?;
+    // What cannot be, or is already, is nothing to ask about.
+    if known.is_none() {
+        let question = Question {
+            head: "Let this key write to your agents?",
+            key,
+            petname: petname.as_str(),
+            claimed: None,
+        };
+        if !confirm(&question, add.i_am_the_operator)? {
+            return Err(AdminError::NotTyped);
+        }
+    }
+    let command = AgentCommand::AddPeer {
+        petname: petname.to_string(),
+        key,
+        origin: Origin::Admin,
+        lease: None,
+        now: operator::now(),
+    };
+    let changed = match operator.change(command)? {
+        AgentReply::PeerAdded { changed } => changed,
+        _ => true,
+    };
+    let text = if changed {
+        format!("{petname} ({key}) may write to this identity now")
+    } else {
+        format!("{petname} ({key}) is a peer already")
+    };
+    told(petname.as_str(), &key, changed, &text, p)
+}
+
+fn told(
+    petname: &str,
+    key: &PublicKey,
+    changed: bool,
+    text: &str,
+    p: &mut Printer,
+) -> Result<(), AdminError> {
+    if p.json {
+        return Ok(p.json(&Changed {
+            petname,
+            key: key.to_string(),
+            changed,
+        })?);
+    }
+    Ok(p.whole_line(Style::Plain, text)?)
+}
+
+fn remove(operator: &Operator, remove: &Remove, p: &mut Printer) -> Result<(), AdminError> {
+    operator.catch_up()?;
+    let peers = operator.read(|s| Ok(query::peers(s)?))?;
+    let peer = find(&peers, &remove.peer)?;
+    let command = AgentCommand::RemovePeer {
+        petname: peer.petname.clone(),
+        origin: Origin::Admin,
+        lease: None,
+        now: operator::now(),
+    };
+    let changed = matches!(
+        operator.change(command)?,
+        AgentReply::PeerRemoved { key: Some(_) }
+    );
+    let text = format!(
+        "{} ({}) cannot write to this identity any more",
+        Shown(&peer.petname),
+        peer.key
+    );
+    told(&peer.petname, &peer.key, changed, &text, p)
+}
+
+/// The peer that a text means: a name before a key before a fingerprint.
+fn find<'a>(peers: &'a [Peer], text: &str) -> Result<&'a Peer, AdminError> {
+    if let Some(peer) = peers.iter().find(|peer| peer.petname == text) {
+        return Ok(peer);
+    }
+    let mut meant = peers
+        .iter()
+        .filter(|peer| peer.key.to_string() == text || peer.key.fingerprint().as_str() == text);
+    match (meant.next(), meant.next()) {
+        (Some(peer), None) => Ok(peer),
+        (Some(_), Some(_)) => Err(AdminError::Ambiguous {
+            text: text.to_owned(),
+        }),
+        _ => Err(AdminError::NoPeer {
+            text: text.to_owned(),
+        }),
+    }
+}

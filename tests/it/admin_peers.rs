@@ -1,0 +1,158 @@
+//! `interlink-admin peers`: the operator admits and revokes without a model, beside running sessions.
+
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::mcp_support::{Agent, Home, eventually};
+use crate::terminal::{Ended, Terminal};
+
+const NOWHERE: &str = "http://127.0.0.1:9";
+
+/// `interlink-admin` for an identity.
+pub(crate) fn admin(home: &Home, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_interlink-admin"));
+    command
+        .current_dir(home.path())
+        .env_clear()
+        .env("HOME", home.path())
+        .env("XDG_STATE_HOME", home.path().join("state"))
+        .env("INTERLINK_KEY", home.path().join("id.key"))
+        .env("INTERLINK_PEERS", home.peers_path())
+        .args(args);
+    command
+}
+
+/// The answer of a command that must succeed, as JSON.
+pub(crate) fn answer(home: &Home, args: &[&str]) -> Value {
+    let mut command = admin(home, args);
+    let output = command.arg("--json").output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{args:?}: {stderr}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Runs a command on a terminal and types the beginning of a key when it is asked for.
+pub(crate) fn on_terminal(command: &Command, typed: &str) -> Ended {
+    let mut terminal = Terminal::start(command);
+    terminal.wait_for("to stop: ");
+    terminal.type_in(typed);
+    terminal.type_in("\n");
+    terminal.end()
+}
+
+fn first4(home: &Home) -> String {
+    home.key.to_string()[..4].to_owned()
+}
+
+#[test]
+fn the_operator_admits_on_a_terminal_and_a_running_session_follows() {
+    let (home, bob) = (Home::new(1), Home::new(2));
+    let mut agent = home.start(NOWHERE, "s");
+    assert_eq!(agent.call("list_peers", &json!({}))["peers"], json!([]));
+    let key = bob.key.to_string();
+    let command = admin(&home, &["peers", "add", "bob", &key, "--json"]);
+    let ended = on_terminal(&command, &first4(&bob));
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    for part in ["bob", &key, bob.key.fingerprint().as_str()] {
+        assert!(ended.shown.contains(part), "{}", ended.shown);
+    }
+    let told: Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(
+        told,
+        json!({ "petname": "bob", "key": key, "changed": true })
+    );
+    assert_eq!(home.peers(), json!({ "bob": { "key": key } }));
+    let listed = eventually("the session sees it", || {
+        let listed = agent.call("list_peers", &json!({}));
+        (listed["peers"][0]["key"] == *key).then_some(listed)
+    });
+    assert_eq!(listed["peers"][0]["origin"], "admin");
+    let listed = answer(&home, &["peers", "list"]);
+    assert_eq!(listed["peers"][0]["petname"], "bob");
+
+    // Once there, nothing is asked, and no terminal is needed; nor to revoke.
+    let again = answer(&home, &["peers", "add", "bob", &key]);
+    assert_eq!(again["changed"], false);
+    let removed = answer(&home, &["peers", "remove", bob.key.fingerprint().as_str()]);
+    assert_eq!(
+        (&removed["petname"], &removed["changed"]),
+        (&json!("bob"), &json!(true))
+    );
+    assert_eq!(home.peers(), json!({}));
+    eventually("the session sees that too", || {
+        (agent.call("list_peers", &json!({}))["peers"] == json!([])).then_some(())
+    });
+}
+
+#[test]
+fn nothing_but_the_fingerprint_typed_at_the_question_is_consent() {
+    let (home, bob) = (Home::new(1), Home::new(2));
+    let key = bob.key.to_string();
+    for typed in ["", "y", "yes", &key[..3]] {
+        let command = admin(&home, &["peers", "add", "bob", &key, "--yes"]);
+        let ended = on_terminal(&command, typed);
+        assert_eq!(ended.code, Some(1), "{typed:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains("not confirmed"), "{}", ended.stderr);
+    }
+    assert_eq!(home.peers(), json!({}));
+}
+
+#[test]
+fn without_a_terminal_and_in_an_agents_shell_nobody_is_admitted() {
+    let (home, bob) = (Home::new(1), Home::new(2));
+    let key = bob.key.to_string();
+    let args = ["peers", "add", "bob", &key, "--yes"];
+    // `setsid` alone: no controlling terminal, whatever the tests run on.
+    let mut command = Command::new("setsid");
+    let program = admin(&home, &args);
+    command
+        .arg("--wait")
+        .arg(program.get_program())
+        .args(program.get_args());
+    command
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap());
+    for (name, value) in program.get_envs() {
+        command.env(name, value.unwrap());
+    }
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("no terminal"), "{stderr}");
+
+    let mut command = admin(&home, &args);
+    command.env("CLAUDECODE", "1");
+    let ended = Terminal::start(&command).end();
+    assert_eq!(ended.code, Some(1));
+    assert!(
+        ended.stderr.contains("--i-am-the-operator"),
+        "{}",
+        ended.stderr
+    );
+    assert_eq!(ended.shown, "", "nothing is asked");
+    assert_eq!(home.peers(), json!({}));
+
+    command.arg("--i-am-the-operator");
+    assert_eq!(on_terminal(&command, &first4(&bob)).code, Some(0));
+    assert_eq!(home.peers(), json!({ "bob": { "key": key } }));
+}
+
+#[test]
+fn the_line_that_a_session_names_admits_the_peer() {
+    let (home, bob) = (Home::new(1), Home::new(2));
+    let mut agent: Agent = home.start(NOWHERE, "s");
+    let arguments = json!({ "petname": "bob & co", "key": bob.key });
+    let refused = agent.call_raw("add_peer", &arguments);
+    let line = refused["result"]["structuredContent"]["command"]
+        .as_str()
+        .unwrap();
+    let program = env!("CARGO_BIN_EXE_interlink-admin");
+    let line = line.replacen("interlink-admin", program, 1);
+    // A user's terminal has nothing of the session's environment.
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &line]).env("HOME", "/nonexistent");
+    let ended = on_terminal(&shell, &first4(&bob));
+    assert_eq!(ended.code, Some(0), "{line}: {}", ended.stderr);
+    assert_eq!(home.peers(), json!({ "bob & co": { "key": bob.key } }));
+}
