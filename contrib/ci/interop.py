@@ -7,8 +7,10 @@ sender's outbox, and acknowledging empties the mailbox.
 """
 
 import argparse
+import json
 import sys
 import time
+import urllib.request
 from pathlib import Path
 
 from harness import Agent, CheckFailed, Lab, receipts, sent_id, texts, wait_until
@@ -23,6 +25,13 @@ CASES = [
     ("ours <-> public over our bus", "ours", ("ours", "public")),
     ("ours <-> ours over the public bus", "public", ("ours", "ours")),
 ]
+PAIRINGS = [
+    ("pairing: ours asks public, public bus", "public", ("ours", "public")),
+    ("pairing: public asks ours, public bus", "public", ("public", "ours")),
+    ("pairing: ours asks public, our bus", "ours", ("ours", "public")),
+    ("pairing: public asks ours, our bus", "ours", ("public", "ours")),
+    ("pairing: ours asks ours, public bus", "public", ("ours", "ours")),
+]
 CONTROL = ("public <-> public over the public bus (control)", "public", ("public", "public"))
 
 
@@ -36,11 +45,11 @@ def listed(agent, msg_id):
     return wait_until(f"{agent.session} sees {msg_id}", probe, 30)
 
 
-def exchange(sender, receiver):
+def exchange(sender, receiver, to="other"):
     """One message and what must be true of it at both ends."""
     body = BODY % sender.session
     sent = sender.tool(
-        "send_message", to="other", session=receiver.session, text=body,
+        "send_message", to=to, session=receiver.session, text=body,
         task_id="task-7", status="result", in_reply_to="earlier-1",
     )
     msg_id = sent_id(sent)
@@ -58,6 +67,62 @@ def exchange(sender, receiver):
     receipt = {"sender": sender.identity.public, "msg_id": msg_id}
     receiver.tool("acknowledge_messages", messages=[receipt])
     expect("acknowledging empties", receipts(receiver.tool("receive_messages", limit=100)), [])
+
+
+def known_as(agent, other):
+    """The name that `agent` has for the other side, once its peers.json holds that key."""
+    peers = json.loads(agent.identity.peers.read_text())
+    names = [name for name, entry in peers.items() if entry.get("key") == other.identity.public]
+    return names[0] if names else None
+
+
+def pair(requester, accepter):
+    """A knock, a human's yes (given by the tool here), and trust on both sides."""
+    requester.tool("request_pair", target=accepter.identity.public)
+    wait_until(
+        f"{accepter.session} lists the request",
+        lambda: requester.identity.public in texts(accepter.tool("list_pair_requests")),
+    )
+    accepter.tool("accept_pair", fingerprint=requester.identity.public[:8])
+    expect("the accepter's name for it", known_as(accepter, requester), f"node-{requester.session}")
+    name = wait_until(f"{requester.session} trusts", lambda: known_as(requester, accepter), 30)
+    expect("the requester's name for it", name, accepter.identity.public)
+    listing = texts(accepter.tool("list_pair_requests"))
+    if requester.identity.public in listing:
+        raise CheckFailed(f"the request is still listed: {listing!r}")
+
+
+def run_pairing(case, programs):
+    """Strangers pair and write to each other; then trust that one side lost comes back."""
+    _, bus_kind, agent_kinds = case
+    with Lab("interop") as lab:
+        bus = lab.bus(programs[bus_kind] / "interlink-bus")
+        agents = []
+        for kind, label in zip(agent_kinds, ("left", "right")):
+            who = lab.identity(programs[kind] / "interlink-keygen", label)
+            program = programs[kind] / "interlink-mcp"
+            # Nobody sits in front of the check: the tool's word is enough. Theirs knows no other way.
+            agents.append(Agent(lab, program, who, bus.url, f"sess-{label}", INTERLINK_CONSENT="tool"))
+        left, right = agents
+        for agent in agents:
+            wait_until(f"{agent.session} is announced", lambda a=agent: a.session in roster(bus))
+        pair(left, right)
+        exchange(left, right, known_as(left, right))
+        exchange(right, left, known_as(right, left))
+        if agent_kinds[1] == "ours":
+            # The left side forgets; ours still lists it and answers its request afresh.
+            left.tool("remove_peer", petname=known_as(left, right))
+            expect("it is forgotten", known_as(left, right), None)
+            left.tool("request_pair", target=right.identity.public)
+            wait_until("trust comes back", lambda: known_as(left, right), 30)
+        for agent in agents:
+            expect(f"{agent.session} exits cleanly", agent.close(), 0)
+            expect(f"stray lines on the stdout of {agent.session}", agent.stray, [])
+
+
+def roster(bus):
+    with urllib.request.urlopen(f"{bus.url}/roster", timeout=5) as answer:
+        return answer.read().decode()
 
 
 def expect(what, seen, wanted):
@@ -92,10 +157,11 @@ def main():
     options = parser.parse_args()
     programs = {"ours": options.ours.resolve(), "public": options.public.resolve()}
     passed = failed = 0
-    for case in [CONTROL] if options.control else [CONTROL, *CASES]:
+    cases = [(run, case) for case in [CONTROL, *CASES]] + [(run_pairing, case) for case in PAIRINGS]
+    for step, case in cases[:1] if options.control else cases:
         began = time.monotonic()
         try:
-            run(case, programs)
+            step(case, programs)
             passed += 1
             print(f"ok   {case[0]} ({time.monotonic() - began:.1f} s)", flush=True)
         except Exception as problem:

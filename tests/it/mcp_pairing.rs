@@ -31,13 +31,14 @@ fn start(home: &Home, url: &str, session: &str, name: &str, human: Human) -> Age
 
 /// Waits until a session is on the roster, so that it can be asked.
 pub(crate) fn announced(bus: &Bus, session: &str) {
+    let wanted = format!("\"session_id\":\"{session}\"");
     eventually("the announcement", || {
         let roster = reqwest::blocking::get(format!("http://{}/roster", bus.addr));
         roster
             .unwrap()
             .text()
             .unwrap()
-            .contains(session)
+            .contains(&wanted)
             .then_some(())
     });
 }

@@ -21,6 +21,7 @@ import jsonschema
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.shared.exceptions import MCPError
+from mcp.types import ElicitResult
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from harness import Agent, CheckFailed, Lab, RpcError, receipts, sent_id, texts, wait_until  # noqa: E402
@@ -34,10 +35,13 @@ BODY = "a body that no log may hold"
 ALWAYS_LOADED = {"send_message", "receive_messages", "acknowledge_messages"}
 READS_ONLY = {
     "get_my_session_id", "list_peers", "list_pending", "message_status", "discover", "list_tasks",
+    "list_pair_requests", "pair_status",
 }
 WRITES = {
     "send_message", "acknowledge_messages", "add_peer", "remove_peer", "set_summary", "cancel_task",
+    "request_pair", "accept_pair", "reject_pair", "cancel_pair_request",
 }
+ASKS_THE_USER = {"add_peer", "remove_peer", "request_pair", "accept_pair"}
 SAMPLES = {
     "string": "text", "integer": 7, "number": 1.5, "boolean": True, "array": [1], "object": {"x": 1},
 }
@@ -100,7 +104,7 @@ class World:
         return f"mcp-{self.sessions}"
 
     @asynccontextmanager
-    async def client(self, mode="legacy", session=None):
+    async def client(self, mode="legacy", session=None, consent="tool", human=None):
         """The official client; what it could not parse is a failure of the server's stdout."""
         session = session or self.session()
         odd = []
@@ -115,12 +119,12 @@ class World:
                 "--key", str(self.me.path), "--peers", str(self.me.peers), "--url", self.bus.url,
                 "--name", "node-me", "--session", session,
             ],
-            env=self.lab.environment(self.me.folder, RUST_LOG="trace", INTERLINK_CONSENT="tool"),
+            env=self.lab.environment(self.me.folder, RUST_LOG="trace", INTERLINK_CONSENT=consent),
         )
         with open(self.lab.folder / f"{session}.log", "a") as log:
             client = Client(
                 stdio_client(server, errlog=log), mode=mode, message_handler=on_message,
-                read_timeout_seconds=ANSWER_SECONDS,
+                read_timeout_seconds=ANSWER_SECONDS, elicitation_callback=human,
             )
             async with client:
                 client.session_name = session
@@ -199,6 +203,9 @@ def describe(tally, tool):
         tally.check(f"{name} says it only reads", bool(hints) and hints["readOnly"] is True, str(hints))
     if name in WRITES:
         tally.check(f"{name} admits that it writes", bool(hints) and not hints["readOnly"], str(hints))
+    if name in ASKS_THE_USER:
+        asks = (tool.meta or {}).get("anthropic/requiresUserInteraction")
+        tally.check(f"{name} wants the user asked", asks is True, str(tool.meta))
     if name in ALWAYS_LOADED:
         loaded = (tool.meta or {}).get("anthropic/alwaysLoad")
         tally.check(f"{name} is always loaded", loaded is True, str(tool.meta))
@@ -284,9 +291,83 @@ async def good_calls(world, tally, client, tools):
     replies = [receipt for receipt in at_peer if receipt == (world.me.public, sent)]
     tally.check("the peer lists the reply once", len(replies) == 1, str(at_peer))
     peer.close()
+    await pairing_calls(world, tally, good)
     uncalled = sorted(set(tools) - called)
     tally.check("no tool goes uncalled", not uncalled, f"add a call for {uncalled}")
     tally.check("every expected tool is listed", called <= set(tools), str(sorted(called - set(tools))))
+
+
+async def pairing_calls(world, tally, good):
+    """A stranger and this session pair, after a request that is called off and one that is rejected."""
+    stranger = Agent(
+        world.lab, world.options.mcp, world.spare, world.bus.url, "spare-1", INTERLINK_CONSENT="tool"
+    )
+    public = world.spare.public
+
+    def asks():
+        """The stranger asks anew, and is on the list."""
+        stranger.tool("cancel_pair_request", target=world.me.public)
+        stranger.tool("request_pair", target=world.me.public, petname="me")
+
+    async def listed():
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            text, result = await good("list_pair_requests", {})
+            if result and public in [i["key"] for i in result["structuredContent"]["inbound"]]:
+                return True
+            await anyio.sleep(0.1)
+        return False
+
+    await anyio.to_thread.run_sync(
+        lambda: wait_until("the stranger is announced", lambda: "spare-1" in world.roster())
+    )
+    await good("request_pair", {"target": public, "petname": "spare"}, public)
+    await good("pair_status", {"target": "spare"}, "requested")
+    await good("cancel_pair_request", {"target": "spare"}, public)
+    await anyio.to_thread.run_sync(asks)
+    tally.check("a stranger's request is listed", await listed())
+    await good("reject_pair", {"fingerprint": public[:8]}, public)
+    await anyio.to_thread.run_sync(asks)
+    tally.check("a new request after a rejection is listed", await listed())
+    await good("accept_pair", {"fingerprint": public[:8], "petname": "spare"}, public)
+    await good("pair_status", {"target": "spare"}, "peer")
+    await anyio.to_thread.run_sync(
+        lambda: wait_until(
+            "the stranger trusts", lambda: "peer" in texts(stranger.tool("pair_status", target="me"))
+        )
+    )
+    await good("remove_peer", {"petname": "spare"}, public)
+    stranger.close()
+
+
+async def asks_the_user(world):
+    """A form of the official client: its user's yes admits, its host's own no does not."""
+    seen = []
+
+    def human(action, content):
+        async def answer(context, params):
+            seen.append(params)
+            return ElicitResult(action=action, content=content)
+
+        return answer
+
+    arguments = {"petname": "spare", "key": world.spare.public}
+    async with world.client(consent="auto", human=human("decline", None)) as client:
+        outcome, text, result = await call(client, "add_peer", arguments)
+        must("a host's own refusal admits nobody", outcome == "error", text)
+        command = result["structuredContent"].get("command", "")
+        line = f"interlink-admin peers add spare {world.spare.public}"
+        must("the line for the terminal is there", command.startswith(line), command)
+    async with world.client(consent="auto", human=human("accept", {"decision": "admit"})) as client:
+        outcome, text, result = await call(client, "add_peer", arguments)
+        must("a user's yes admits", outcome == "ok" and result["structuredContent"]["changed"], text)
+        must("the form names the key", world.spare.public in seen[-1].message, seen[-1].message)
+    async with world.client(consent="auto", human=human("accept", {"decision": "revoke"})) as client:
+        outcome, text, result = await call(client, "remove_peer", {"petname": "spare"})
+        must("a user's yes revokes", outcome == "ok" and result["structuredContent"]["removed"], text)
+    async with world.client(consent="auto") as client:
+        outcome, text, result = await call(client, "add_peer", arguments)
+        must("without forms nobody is admitted", outcome == "error", text)
 
 
 # --- bad calls -----------------------------------------------------------------------------------
@@ -360,6 +441,11 @@ async def bad_calls(world, tally, tools):
         "remove_peer": {"petname": "nobody"},
         "set_summary": {"summary": "x"},
         "cancel_task": {"to": "other", "session": "nobody", "task_id": "x"},
+        "request_pair": {"target": world.spare.public},
+        "accept_pair": {"fingerprint": "nobody00"},
+        "reject_pair": {"fingerprint": "nobody00"},
+        "cancel_pair_request": {"target": "nobody"},
+        "pair_status": {"target": "nobody"},
     }
     for name, tool in sorted(tools.items()):
         async with world.client() as client:
@@ -547,6 +633,7 @@ async def judge(world, tally):
 
     await tally.run("list tools", listing())
     await tally.run("call every tool", calling())
+    await tally.run("asks the user", asks_the_user(world))
     await tally.run("malformed calls", bad_calls(world, tally, tools))
     await tally.run("keeps secrets", sync(keeps_secrets, world))
 

@@ -4,6 +4,7 @@ pub mod discover;
 pub mod host;
 pub mod inbox;
 pub mod pair;
+mod pair_end;
 mod pair_view;
 pub mod peer;
 pub mod pending;

@@ -1,5 +1,5 @@
-//! `request_pair`, `accept_pair`, `reject_pair`, `cancel_pair_request`: what changes something.
-//! Looking is in [`super::pair_view`].
+//! `request_pair`, `accept_pair`: what leads to admission. Ending is in [`super::pair_end`], looking in
+//! [`super::pair_view`].
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::agent::mcp::args;
 use crate::agent::mcp::error::ToolError;
 use crate::agent::mcp::render;
 use crate::agent::mcp::reply::Answer;
-use crate::agent::mcp::reply::pairing::{PairAccepted, PairEnded, PairRequested};
+use crate::agent::mcp::reply::pairing::{PairAccepted, PairRequested};
 use crate::agent::mcp::server::HostConnection;
 use crate::agent::pairing::{Control, PairError, relays};
 use crate::agent::peers_file::PeersFileError;
@@ -27,6 +27,7 @@ use crate::types::time::Clock as _;
 use crate::wire::envelope::MessageKind;
 use crate::wire::peers::Petname;
 
+pub use super::pair_end::{cancel_pair_request, reject_pair};
 pub use super::pair_view::{list_pair_requests, pair_status};
 
 /// The session that is asked.
@@ -37,7 +38,7 @@ struct Callee {
     name: Option<String>,
 }
 
-fn invalid<T>(text: impl Into<String>) -> Result<T, ToolError> {
+pub(super) fn invalid<T>(text: impl Into<String>) -> Result<T, ToolError> {
     Err(ToolError::Invalid(text.into()))
 }
 
@@ -233,7 +234,7 @@ async fn ask(
 }
 
 /// Whom `fingerprint` means.
-enum Meant {
+pub(super) enum Meant {
     Asking(Box<Inbound>),
     Conflict(Conflict),
 }
@@ -262,7 +263,7 @@ pub async fn accept_pair(
     }
 }
 
-async fn meant(core: &Core, text: &str) -> Result<Option<Meant>, ToolError> {
+pub(super) async fn meant(core: &Core, text: &str) -> Result<Option<Meant>, ToolError> {
     let wanted = text.to_owned();
     let (mut asking, conflicts) = core
         .ledger
@@ -493,82 +494,4 @@ async fn resolve(
         }
         reply => Err(unexpected(&reply)),
     }
-}
-
-/// Lets a request drop.
-///
-/// # Errors
-///
-/// [`ToolError`].
-pub async fn reject_pair(core: &Core, a: args::RejectPair) -> Result<Answer<PairEnded>, ToolError> {
-    let text = a.fingerprint.trim().to_owned();
-    let lease = core.await_lease().await?;
-    let Some(Meant::Asking(inbound)) = meant(core, &text).await? else {
-        return Ok(ended(
-            None,
-            "Nobody with this fingerprint or key asks.".to_owned(),
-        ));
-    };
-    let command = PairingCommand::Reject {
-        lease: Some(lease),
-        key: inbound.key,
-        request_id: Some(inbound.row.request_id.clone()),
-        origin: Origin::Tool,
-        now: core.clock.now(),
-    };
-    core.submit(command.into()).await?;
-    let note = format!(
-        "The request of {} is rejected. They are not told.",
-        inbound.key
-    );
-    Ok(ended(Some(inbound.key), note))
-}
-
-fn ended(key: Option<PublicKey>, note: String) -> Answer<PairEnded> {
-    Answer {
-        text: note.clone(),
-        data: PairEnded {
-            changed: key.is_some(),
-            key: key.map(|key| key.to_string()),
-            note,
-        },
-    }
-}
-
-/// Calls a request of ours off.
-///
-/// # Errors
-///
-/// [`ToolError`].
-pub async fn cancel_pair_request(
-    core: &Core,
-    a: args::CancelPairRequest,
-) -> Result<Answer<PairEnded>, ToolError> {
-    let text = a.target.trim().to_owned();
-    let lease = core.await_lease().await?;
-    let found = core
-        .ledger
-        .read(move |s| {
-            let outbound = query::outbound(s)?.into_iter().map(|o| (o.key, o.row.name));
-            let conflicts = query::conflicts(s)?
-                .into_iter()
-                .map(|c| (c.key, c.row.name));
-            let all = outbound.chain(conflicts);
-            Ok(super::pair_view::fitting(all.collect(), &text))
-        })
-        .await?;
-    let key = match found.as_slice() {
-        [] => return Ok(ended(None, "No request of this identity fits.".to_owned())),
-        [key] => *key,
-        _ => return invalid("several requests fit; give the whole key"),
-    };
-    let command = PairingCommand::Cancel {
-        lease: Some(lease),
-        key,
-        origin: Origin::Tool,
-        now: core.clock.now(),
-    };
-    core.submit(command.into()).await?;
-    let note = format!("The request to {key} is called off; a later acceptance is ignored.");
-    Ok(ended(Some(key), note))
 }
