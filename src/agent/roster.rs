@@ -33,6 +33,8 @@ pub const CHOOSE_WAIT: Duration = Duration::from_secs(1);
 /// The same where the destination is known and presence is only a word in the answer.
 pub const PRESENCE_WAIT: Duration = Duration::from_millis(200);
 
+/// Longest wait for further rosters once one is there, where the roster is not the point.
+const GRACE: Duration = Duration::from_millis(250);
 /// Longest wait for the record of what was seen.
 const REMEMBER_WAIT: Duration = Duration::from_millis(500);
 
@@ -278,9 +280,13 @@ async fn ask(core: &Core, wait: Duration) -> (Vec<Vec<Box<RawValue>>>, Vec<Relay
         });
     }
     let mut answers = BTreeMap::new();
-    let deadline = tokio::time::Instant::now() + wait;
+    let mut deadline = tokio::time::Instant::now() + wait;
     while let Ok(Some(done)) = tokio::time::timeout_at(deadline, calls.join_next()).await {
         if let Ok((at, answer)) = done {
+            if answer.is_ok() && wait < DISCOVER_WAIT {
+                // Who is announced is announced to every relay: the slow ones add little.
+                deadline = deadline.min(tokio::time::Instant::now() + GRACE);
+            }
             answers.insert(at, answer);
         }
     }
@@ -292,7 +298,7 @@ async fn ask(core: &Core, wait: Duration) -> (Vec<Vec<Box<RawValue>>>, Vec<Relay
                 continue;
             }
             Some(Err(e)) => e.to_string(),
-            None => format!("no answer within {} ms", wait.as_millis()),
+            None => "no answer in time".to_owned(),
         };
         failed.push(RelayTrouble {
             url: relay.client.url().to_owned(),
