@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn every_tool_is_described_typed_and_annotated() {
         let tools = tools();
-        assert_eq!(tools.len(), 20);
+        assert_eq!(tools.len(), 26);
         for tool in &tools {
             let text = serde_json::to_string(tool).unwrap();
             for odd in ["\"null\"", "$ref", "$schema", "uint"] {
