@@ -14,14 +14,13 @@ use super::clock::jitter;
 use super::core::{ActError, Core, Relay};
 use super::pace::{Pace, Taken};
 use super::pairing::{self, After, Asked};
-use super::pump;
+use super::{presence, pump};
 use crate::crypto::hash::sha256;
 use crate::domain::decide::agent::{
-    AgentCommand, AgentRefusal, AgentReply, DirectoryCommand, Lease, Receive, Reception, Window,
+    AgentCommand, AgentRefusal, AgentReply, Lease, Receive, Reception, Window,
 };
 use crate::domain::gate::{self, Outcome, Reject, Untimely};
 use crate::domain::machine::outbox::backoff_ms;
-use crate::domain::machine::presence::is_goodbye;
 use crate::domain::query::agent as query;
 use crate::event::agent::{MailKind, MailStatus};
 use crate::types::id::{MsgId, PublicKey};
@@ -262,7 +261,7 @@ async fn decide(
         let Some((peer, seen)) = known.next() else {
             continue;
         };
-        let goodbye = goodbye(core, &message);
+        let goodbye = presence::goodbye(core, &message);
         let (from, msg_id) = (message.from, message.msg_id.clone());
         let in_reply_to = message.in_reply_to.clone();
         if let Some((command, asked)) = gate_one(core, relay, lease, message, peer, seen) {
@@ -320,20 +319,6 @@ fn keep_order(entering: &mut [Entering]) {
             e.command = AgentCommand::ReceiveAfter { after, receive };
         }
     }
-}
-
-/// What a message says about the end of its sender's session, if it is a good-bye. Whether its
-/// signature holds is for the gate to say.
-fn goodbye(core: &Core, message: &Message) -> Option<AgentCommand> {
-    let session = message.reply_route()?.session?;
-    (message.kind == MessageKind::Message && is_goodbye(&message.text, &session)).then_some(
-        AgentCommand::Directory(DirectoryCommand::Closed {
-            own: core.me,
-            key: message.from,
-            session,
-            ts: message.ts,
-        }),
-    )
 }
 
 /// The message of a delivery, unless it is none or one of ours.

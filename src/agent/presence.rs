@@ -14,8 +14,11 @@ use tokio::time::sleep;
 
 use super::config::ShareCwd;
 use super::core::Core;
+use crate::domain::decide::agent::{AgentCommand, DirectoryCommand};
+use crate::domain::machine::presence::is_goodbye;
 use crate::types::time::{Clock as _, UnixMillis};
 use crate::wire::announce::{Announcement, SessionInfo};
+use crate::wire::envelope::{Message, MessageKind};
 
 /// Time between announcements. Given by the wire: a session is live for 90 s after one.
 const HEARTBEAT: Duration = Duration::from_secs(30);
@@ -73,6 +76,21 @@ pub fn announcement(core: &Core) -> Announcement {
     };
     let ts = grow(&core.announced, core.clock.now());
     Announcement::sign(&core.identity, core.name.clone(), info, ts)
+}
+
+/// What a message says about the end of its sender's session, if it is a good-bye. Whether its
+/// signature holds is for the gate to say.
+#[must_use]
+pub fn goodbye(core: &Core, message: &Message) -> Option<AgentCommand> {
+    let session = message.reply_route()?.session?;
+    (message.kind == MessageKind::Message && is_goodbye(&message.text, &session)).then_some(
+        AgentCommand::Directory(DirectoryCommand::Closed {
+            own: core.me,
+            key: message.from,
+            session,
+            ts: message.ts,
+        }),
+    )
 }
 
 /// The time to sign with: now, or the next millisecond after the last one.

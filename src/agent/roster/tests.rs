@@ -1,10 +1,12 @@
 //! Rosters of relays that lie.
 
+use super::memory::{Stored, StoredMap};
 use super::*;
 use crate::crypto::sign::SigningIdentity;
+use crate::domain::machine::presence::Heard;
 use crate::types::limit::CLOCK_SLACK_MS;
 use crate::types::secret::Secret;
-use crate::wire::announce::SessionInfo;
+use crate::wire::announce::{Announcement, SessionInfo};
 
 const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
 
