@@ -347,7 +347,10 @@ fn serve(common: Common, parent: Parent) -> Result<u8, McpError> {
     let store = common.store(&identity.public(), &known)?;
     // These hosts name the session when it begins.
     let session = match &host {
-        HostConfig::Claude { managed: true, .. } | HostConfig::Codex { .. } => None,
+        HostConfig::Codex { .. } => None,
+        HostConfig::Claude { managed: true, .. } if common.claude_session_hooks => None,
+        // Hooks may follow; where none do, the conversation that the host began with stays.
+        HostConfig::Claude { managed: true, .. } => claude_session(&|name| env(name)),
         HostConfig::Claude { .. } | HostConfig::Other => Some(known),
     };
     let config = AgentConfig {
@@ -431,6 +434,12 @@ fn wait(common: &Common, renew_after_secs: u64, fallback: bool) -> Result<u8, Mc
     }
 }
 
+/// The conversation with which Claude Code started this process.
+fn claude_session(env: paths::Env<'_>) -> Option<SessionId> {
+    let text = env("CLAUDE_CODE_SESSION_ID")?.into_string().ok()?;
+    SessionId::parse(text.trim()).ok()
+}
+
 /// The session that a hook names on standard input.
 fn hook_session() -> Option<SessionId> {
     Input::read()?.session()
@@ -483,8 +492,7 @@ impl Common {
         if let Some(text) = named {
             return Ok(Some(SessionId::parse(text)?));
         }
-        let host = env("CLAUDE_CODE_SESSION_ID").and_then(|v| v.into_string().ok());
-        Ok(host.and_then(|text| SessionId::parse(text.trim()).ok()))
+        Ok(claude_session(env))
     }
 
     /// What `interlink-admin` needs to be told to mean this identity; `None` where it cannot get at the

@@ -253,6 +253,20 @@ fn a_dead_socket_loses_nothing_and_the_listener_is_next() {
 }
 
 #[test]
+fn without_hooks_the_environment_names_the_conversation_and_hooks_may_follow() {
+    let home = Home::new(1);
+    let socket = FakeSocket::start();
+    let mut command = home.command("http://127.0.0.1:9", "unused");
+    socket.environment(&mut command);
+    command.env("CLAUDE_CODE_SESSION_ID", "c0");
+    let mut agent = Agent::start(command);
+    let me = |agent: &mut Agent| agent.call("get_my_session_id", &json!({}))["session_id"].clone();
+    assert_eq!(me(&mut agent), "c0");
+    bind(&mut agent, "c1");
+    assert_eq!(me(&mut agent), "c1");
+}
+
+#[test]
 fn late_notices_never_reach_another_conversation() {
     let bus = Bus::start();
     let url = format!("http://{}", bus.addr);

@@ -1,4 +1,5 @@
 mod directory;
+mod host;
 mod model;
 mod pairing;
 mod rig;
