@@ -3,7 +3,8 @@
 
 Each case sends signed messages both ways through real processes and asks for the whole life of
 each: it arrives with its text and its task fields, it is listed exactly once, it leaves the
-sender's outbox, and acknowledging empties the mailbox.
+sender's outbox, and acknowledging empties the mailbox. Then strangers pair, tasks go through their
+states, and messages find their way over two relays of which one dies.
 """
 
 import argparse
@@ -31,6 +32,15 @@ PAIRINGS = [
     ("pairing: ours asks public, our bus", "ours", ("ours", "public")),
     ("pairing: public asks ours, our bus", "ours", ("public", "ours")),
     ("pairing: ours asks ours, public bus", "public", ("ours", "ours")),
+]
+WORK = [
+    ("presence and tasks: ours with public, public bus", "public", ("ours", "public")),
+    ("presence and tasks: ours with public, our bus", "ours", ("ours", "public")),
+    ("presence and tasks: public with ours, our bus", "ours", ("public", "ours")),
+]
+TWO_RELAYS = [
+    ("two relays, ours and public: ours with public", None, ("ours", "public")),
+    ("two relays, ours and public: ours with ours", None, ("ours", "ours")),
 ]
 CONTROL = ("public <-> public over the public bus (control)", "public", ("public", "public"))
 
@@ -115,9 +125,86 @@ def run_pairing(case, programs):
             expect("it is forgotten", known_as(left, right), None)
             left.tool("request_pair", target=right.identity.public)
             wait_until("trust comes back", lambda: known_as(left, right), 30)
-        for agent in agents:
-            expect(f"{agent.session} exits cleanly", agent.close(), 0)
-            expect(f"stray lines on the stdout of {agent.session}", agent.stray, [])
+        leave(agents)
+
+
+def friends(lab, programs, agent_kinds, url):
+    """Two channel servers whose identities know each other as `other`."""
+    left = lab.identity(programs[agent_kinds[0]] / "interlink-keygen", "left")
+    right = lab.identity(programs[agent_kinds[1]] / "interlink-keygen", "right")
+    left.trust({"other": right})
+    right.trust({"other": left})
+    return [
+        Agent(lab, programs[kind] / "interlink-mcp", who, url, session)
+        for kind, who, session in zip(agent_kinds, (left, right), ("sess-left", "sess-right"))
+    ]
+
+
+def leave(agents):
+    for agent in agents:
+        expect(f"{agent.session} exits cleanly", agent.close(), 0)
+        expect(f"stray lines on the stdout of {agent.session}", agent.stray, [])
+
+
+def say(sender, receiver, **fields):
+    """A message to a session by its full id alone, once it is listed on the other side."""
+    msg_id = sent_id(sender.tool("send_message", to=receiver.session, **fields))
+    return msg_id, texts(listed(receiver, msg_id))
+
+
+def run_work(case, programs):
+    """Each sees the other and what it works on; a task goes through its states, another is called off."""
+    _, bus_kind, agent_kinds = case
+    with Lab("interop") as lab:
+        bus = lab.bus(programs[bus_kind] / "interlink-bus")
+        agents = friends(lab, programs, agent_kinds, bus.url)
+        for agent, other in (agents, agents[::-1]):
+            summary = f"what {agent.session} works on"
+            agent.tool("set_summary", summary=summary)
+            seen = wait_until(
+                f"{other.session} sees {agent.session}",
+                lambda a=agent, o=other, s=summary: next(
+                    (t for t in [texts(o.tool("discover"))] if a.session in t and s in t), None
+                ),
+            )
+            if agent.identity.public not in seen:
+                raise CheckFailed(f"no key of {agent.session} in {seen!r}")
+        for asker, worker in (agents, agents[::-1]):
+            task = f"task of {asker.session}"
+            question, _ = say(asker, worker, text="please do it", task_id=task)
+            for text, status in (("half", "update"), ("nearly", "update"), ("which?", "needs_input")):
+                _, text_there = say(worker, asker, text=text, task_id=task, status=status)
+                if text not in text_there or task not in text_there:
+                    raise CheckFailed(f"{asker.session}: {text!r} of {task!r} is not in {text_there!r}")
+            _, done = say(worker, asker, text="here", task_id=task, status="result", in_reply_to=question)
+            if "here" not in done or question not in done or "result" not in done:
+                raise CheckFailed(f"{asker.session}: the result is not in {done!r}")
+            _, _ = say(asker, worker, text="and this", task_id=f"{task} too")
+            gone = texts(asker.tool("cancel_task", to=worker.session, task_id=f"{task} too", reason="never mind"))
+            wait_until(
+                f"{worker.session} learns of it",
+                lambda w=worker: "never mind" in texts(w.tool("receive_messages", limit=100)),
+            )
+            if f"{task} too" not in gone:
+                raise CheckFailed(f"cancel_task does not name its task: {gone!r}")
+        leave(agents)
+
+
+def run_two_relays(case, programs):
+    """Each message once, whichever of the two relays is there; one that comes back is used again."""
+    with Lab("interop") as lab:
+        buses = [lab.bus(programs[kind] / "interlink-bus", label=kind) for kind in ("ours", "public")]
+        agents = friends(lab, programs, case[2], ",".join(bus.url for bus in buses))
+        exchange(*agents)
+        exchange(*reversed(agents))
+        for bus in buses:
+            bus.kill()
+            exchange(*agents)
+            exchange(*reversed(agents))
+            bus.start()
+            exchange(*agents)
+            exchange(*reversed(agents))
+        leave(agents)
 
 
 def roster(bus):
@@ -134,19 +221,10 @@ def run(case, programs):
     _, bus_kind, agent_kinds = case
     with Lab("interop") as lab:
         bus = lab.bus(programs[bus_kind] / "interlink-bus")
-        left = lab.identity(programs[agent_kinds[0]] / "interlink-keygen", "left")
-        right = lab.identity(programs[agent_kinds[1]] / "interlink-keygen", "right")
-        left.trust({"other": right})
-        right.trust({"other": left})
-        agents = [
-            Agent(lab, programs[kind] / "interlink-mcp", who, bus.url, session)
-            for kind, who, session in zip(agent_kinds, (left, right), ("sess-left", "sess-right"))
-        ]
+        agents = friends(lab, programs, agent_kinds, bus.url)
         exchange(*agents)
         exchange(*reversed(agents))
-        for agent in agents:
-            expect(f"{agent.session} exits cleanly", agent.close(), 0)
-            expect(f"stray lines on the stdout of {agent.session}", agent.stray, [])
+        leave(agents)
 
 
 def main():
@@ -157,7 +235,10 @@ def main():
     options = parser.parse_args()
     programs = {"ours": options.ours.resolve(), "public": options.public.resolve()}
     passed = failed = 0
-    cases = [(run, case) for case in [CONTROL, *CASES]] + [(run_pairing, case) for case in PAIRINGS]
+    kinds = [
+        (run, [CONTROL, *CASES]), (run_pairing, PAIRINGS), (run_work, WORK), (run_two_relays, TWO_RELAYS),
+    ]
+    cases = [(step, case) for step, these in kinds for case in these]
     for step, case in cases[:1] if options.control else cases:
         began = time.monotonic()
         try:
