@@ -8,6 +8,7 @@
 //! - `outbox`: signed messages on their way to relays.
 //! - `mailbox`: received messages, replay protection, wake-up notices.
 //! - `pairing`: how strangers become peers.
+//! - `room`: the events of each of these as a pattern.
 //! - `directory`: whose sessions there are, and what is not to be remembered.
 //! - `host`: how a session's host can be woken.
 
@@ -17,6 +18,7 @@ mod mailbox;
 mod outbox;
 mod pairing;
 mod policy;
+pub(crate) mod room;
 
 pub use directory::{
     ExpiredDismissed, ForgetReason, PeerForgotten, SessionClosed, SessionsForgotten, SessionsSeen,
@@ -32,7 +34,6 @@ pub use outbox::{
     AttemptError, MailKind, MailStatus, OutboxAccepted, OutboxAttempted, OutboxQueued,
     OutboxRefused, OutboxResigned,
 };
-pub(crate) use pairing::pairing_event;
 pub use pairing::{
     ConflictReason, ConsentDeclined, KeyBlocked, KeyUnblocked, KnockAnswered, KnockEnd,
     KnockReceived, KnockResolved, OutboxRequeued, PairConflictResolved, PairConflicted,

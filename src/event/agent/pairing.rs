@@ -12,25 +12,6 @@ use crate::types::id::{MsgId, PublicKey, SessionId};
 use crate::types::seq::Seq;
 use crate::types::time::UnixMillis;
 
-/// The events of this module that concern no projection but those of pairing; a pattern, so that
-/// every other projection still names what it leaves alone.
-macro_rules! pairing_event {
-    () => {
-        $crate::event::agent::AgentEvent::PairRequested(_)
-            | $crate::event::agent::AgentEvent::PairRequestEnded(_)
-            | $crate::event::agent::AgentEvent::KnockReceived(_)
-            | $crate::event::agent::AgentEvent::KnockResolved(_)
-            | $crate::event::agent::AgentEvent::KnockAnswered(_)
-            | $crate::event::agent::AgentEvent::PairConflicted(_)
-            | $crate::event::agent::AgentEvent::PairConflictResolved(_)
-            | $crate::event::agent::AgentEvent::KeyBlocked(_)
-            | $crate::event::agent::AgentEvent::KeyUnblocked(_)
-            | $crate::event::agent::AgentEvent::PairNewsSeen(_)
-            | $crate::event::agent::AgentEvent::ConsentDeclined(_)
-    };
-}
-pub(crate) use pairing_event;
-
 /// We ask to be admitted by a key. The signed request itself is an outbox entry: `OutboxQueued`, or
 /// `OutboxRequeued` when the request is repeated under its id.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -15,7 +15,8 @@ use crate::domain::machine::destination::Owner;
 use crate::domain::machine::presence::Heard;
 use crate::domain::tables::{TableError, TableId, Tables, get_row, put_row, scan_rows};
 use crate::event::Recorded;
-use crate::event::agent::{AgentEvent, OutboxQueued, SessionClosed, SessionsSeen, pairing_event};
+use crate::event::agent::room::{mailbox_event, pairing_event, policy_event};
+use crate::event::agent::{AgentEvent, OutboxQueued, SessionClosed, SessionsSeen};
 use crate::types::id::{PublicKey, SessionId};
 use crate::types::limit::{MAX_CLAIMANTS, MAX_DIRECTORY_PER_KEY, MAX_DIRECTORY_SESSIONS};
 use crate::types::seq::Seq;
@@ -94,27 +95,17 @@ impl Projection<AgentEvent> for Directory {
                 Ok(())
             }
             AgentEvent::PeerForgotten(e) if e.last => forget(tables, &e.key),
-            AgentEvent::PeerForgotten(_)
-            | AgentEvent::PeerAdded(_)
-            | AgentEvent::PeerRemoved(_)
-            | AgentEvent::PeersPublished(_)
-            | AgentEvent::LeaseTaken(_)
-            | AgentEvent::LeaseReleased(_)
+            policy_event!()
+            | mailbox_event!()
+            | pairing_event!()
             | AgentEvent::OutboxAttempted(_)
             | AgentEvent::OutboxAccepted(_)
             | AgentEvent::OutboxRefused(_)
             | AgentEvent::OutboxResigned(_)
-            | AgentEvent::Received(_)
-            | AgentEvent::ReceivedExpired(_)
-            | AgentEvent::Acknowledged(_)
-            | AgentEvent::NoticeChanged(_)
-            | AgentEvent::ReplaySeen(_)
-            | AgentEvent::ReplayForgotten(_)
-            | AgentEvent::PeersFileAdopted(_)
-            | AgentEvent::HostChanged(_)
-            | AgentEvent::ExpiredDismissed(_)
             | AgentEvent::OutboxRequeued(_)
-            | pairing_event!() => Ok(()),
+            | AgentEvent::ExpiredDismissed(_)
+            | AgentEvent::PeerForgotten(_)
+            | AgentEvent::HostChanged(_) => Ok(()),
         }
     }
 }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{ApplyError, Projection, inconsistent};
 use crate::domain::tables::{TableId, Tables, get_row, put_row};
 use crate::event::Recorded;
+use crate::event::agent::room::{directory_event, outbox_event, pairing_event, policy_event};
 use crate::event::agent::{AgentEvent, HostChange, HostKind, NoticeChange, NoticePath};
 use crate::types::id::SessionId;
 use crate::types::time::UnixMillis;
@@ -77,39 +78,15 @@ impl Projection<AgentEvent> for Hosts {
                 }
                 Ok(())
             }
-            AgentEvent::PeerAdded(_)
-            | AgentEvent::PeerRemoved(_)
-            | AgentEvent::PeersPublished(_)
-            | AgentEvent::LeaseTaken(_)
-            | AgentEvent::LeaseReleased(_)
-            | AgentEvent::OutboxQueued(_)
-            | AgentEvent::OutboxAttempted(_)
-            | AgentEvent::OutboxAccepted(_)
-            | AgentEvent::OutboxRefused(_)
-            | AgentEvent::OutboxResigned(_)
+            policy_event!()
+            | outbox_event!()
+            | directory_event!()
+            | pairing_event!()
             | AgentEvent::Received(_)
             | AgentEvent::ReceivedExpired(_)
             | AgentEvent::Acknowledged(_)
             | AgentEvent::ReplaySeen(_)
-            | AgentEvent::ReplayForgotten(_)
-            | AgentEvent::PeersFileAdopted(_)
-            | AgentEvent::SessionsSeen(_)
-            | AgentEvent::SessionClosed(_)
-            | AgentEvent::SessionsForgotten(_)
-            | AgentEvent::ExpiredDismissed(_)
-            | AgentEvent::PeerForgotten(_)
-            | AgentEvent::PairRequested(_)
-            | AgentEvent::PairRequestEnded(_)
-            | AgentEvent::KnockReceived(_)
-            | AgentEvent::KnockResolved(_)
-            | AgentEvent::KnockAnswered(_)
-            | AgentEvent::PairConflicted(_)
-            | AgentEvent::PairConflictResolved(_)
-            | AgentEvent::KeyBlocked(_)
-            | AgentEvent::KeyUnblocked(_)
-            | AgentEvent::PairNewsSeen(_)
-            | AgentEvent::OutboxRequeued(_)
-            | AgentEvent::ConsentDeclined(_) => Ok(()),
+            | AgentEvent::ReplayForgotten(_) => Ok(()),
         }
     }
 }

@@ -13,9 +13,9 @@ use super::directory::forget_keyed;
 use super::{ApplyError, Projection, SeqRow, inconsistent, key, of_sender};
 use crate::domain::tables::{TableId, Tables, get_row, put_row, scan_rows};
 use crate::event::Recorded;
+use crate::event::agent::room::{outbox_event, pairing_event, policy_event};
 use crate::event::agent::{
     Acknowledged, AgentEvent, MailKind, MailStatus, PeerForgotten, Received, SessionClosed,
-    pairing_event,
 };
 use crate::types::id::{MsgId, PublicKey, SessionId};
 use crate::types::route::Route;
@@ -119,28 +119,18 @@ impl Projection<AgentEvent> for Mailbox {
             AgentEvent::Received(e) => receive(tables, rec.seq, rec.at, e),
             AgentEvent::Acknowledged(e) => acknowledge(tables, rec.at, e),
             AgentEvent::PeerForgotten(e) => forget(tables, e),
-            AgentEvent::PeerAdded(_)
-            | AgentEvent::PeerRemoved(_)
-            | AgentEvent::PeersPublished(_)
-            | AgentEvent::LeaseTaken(_)
-            | AgentEvent::LeaseReleased(_)
-            | AgentEvent::OutboxQueued(_)
-            | AgentEvent::OutboxAttempted(_)
-            | AgentEvent::OutboxAccepted(_)
-            | AgentEvent::OutboxRefused(_)
-            | AgentEvent::OutboxResigned(_)
+            policy_event!()
+            | outbox_event!()
+            | pairing_event!()
             | AgentEvent::ReceivedExpired(_)
             | AgentEvent::NoticeChanged(_)
             | AgentEvent::ReplaySeen(_)
             | AgentEvent::ReplayForgotten(_)
-            | AgentEvent::PeersFileAdopted(_)
-            | AgentEvent::HostChanged(_)
-            | AgentEvent::OutboxRequeued(_)
-            | pairing_event!()
             | AgentEvent::SessionsSeen(_)
             | AgentEvent::SessionClosed(_)
             | AgentEvent::SessionsForgotten(_)
-            | AgentEvent::ExpiredDismissed(_) => Ok(()),
+            | AgentEvent::ExpiredDismissed(_)
+            | AgentEvent::HostChanged(_) => Ok(()),
         }
     }
 }
@@ -308,29 +298,19 @@ impl Projection<AgentEvent> for Routes {
             AgentEvent::PeerForgotten(e) if e.last => {
                 forget_keyed(tables, TableId::Routes, &e.key)?;
             }
-            AgentEvent::PeerAdded(_)
-            | AgentEvent::PeerRemoved(_)
-            | AgentEvent::PeersPublished(_)
-            | AgentEvent::LeaseTaken(_)
-            | AgentEvent::LeaseReleased(_)
-            | AgentEvent::OutboxQueued(_)
-            | AgentEvent::OutboxAttempted(_)
-            | AgentEvent::OutboxAccepted(_)
-            | AgentEvent::OutboxRefused(_)
-            | AgentEvent::OutboxResigned(_)
+            policy_event!()
+            | outbox_event!()
+            | pairing_event!()
             | AgentEvent::ReceivedExpired(_)
             | AgentEvent::Acknowledged(_)
             | AgentEvent::NoticeChanged(_)
             | AgentEvent::ReplaySeen(_)
             | AgentEvent::ReplayForgotten(_)
-            | AgentEvent::PeersFileAdopted(_)
-            | AgentEvent::HostChanged(_)
-            | AgentEvent::OutboxRequeued(_)
-            | pairing_event!()
             | AgentEvent::SessionsSeen(_)
             | AgentEvent::SessionsForgotten(_)
             | AgentEvent::ExpiredDismissed(_)
-            | AgentEvent::PeerForgotten(_) => {}
+            | AgentEvent::PeerForgotten(_)
+            | AgentEvent::HostChanged(_) => {}
         }
         Ok(())
     }

@@ -6,7 +6,8 @@ use super::{ApplyError, Projection, inconsistent};
 use crate::domain::machine::notice::{Notice, NoticePhase};
 use crate::domain::tables::{TableId, Tables, get_row, put_row};
 use crate::event::Recorded;
-use crate::event::agent::{AgentEvent, NoticeChange, NoticeChanged, NoticePath, pairing_event};
+use crate::event::agent::room::{directory_event, outbox_event, pairing_event, policy_event};
+use crate::event::agent::{AgentEvent, NoticeChange, NoticeChanged, NoticePath};
 use crate::types::seq::Seq;
 use crate::types::time::UnixMillis;
 
@@ -81,30 +82,16 @@ impl Projection<AgentEvent> for Notices {
     fn apply(&self, tables: &mut dyn Tables, rec: &Recorded<AgentEvent>) -> Result<(), ApplyError> {
         match &rec.event {
             AgentEvent::NoticeChanged(e) => change(tables, rec.at, e),
-            AgentEvent::PeerAdded(_)
-            | AgentEvent::PeerRemoved(_)
-            | AgentEvent::PeersPublished(_)
-            | AgentEvent::LeaseTaken(_)
-            | AgentEvent::LeaseReleased(_)
-            | AgentEvent::OutboxQueued(_)
-            | AgentEvent::OutboxAttempted(_)
-            | AgentEvent::OutboxAccepted(_)
-            | AgentEvent::OutboxRefused(_)
-            | AgentEvent::OutboxResigned(_)
+            policy_event!()
+            | outbox_event!()
+            | directory_event!()
+            | pairing_event!()
             | AgentEvent::Received(_)
             | AgentEvent::ReceivedExpired(_)
             | AgentEvent::Acknowledged(_)
             | AgentEvent::ReplaySeen(_)
             | AgentEvent::ReplayForgotten(_)
-            | AgentEvent::PeersFileAdopted(_)
-            | AgentEvent::HostChanged(_)
-            | AgentEvent::OutboxRequeued(_)
-            | pairing_event!()
-            | AgentEvent::SessionsSeen(_)
-            | AgentEvent::SessionClosed(_)
-            | AgentEvent::SessionsForgotten(_)
-            | AgentEvent::ExpiredDismissed(_)
-            | AgentEvent::PeerForgotten(_) => Ok(()),
+            | AgentEvent::HostChanged(_) => Ok(()),
         }
     }
 }

@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::{ApplyError, Projection, SeqRow, inconsistent};
 use crate::domain::tables::{TableId, Tables, get_row, put_row};
 use crate::event::Recorded;
+use crate::event::agent::room::{mailbox_event, pairing_event, policy_event};
 use crate::event::agent::{
-    AgentEvent, AttemptError, MailKind, MailStatus, OutboxQueued, PeerForgotten, pairing_event,
+    AgentEvent, AttemptError, MailKind, MailStatus, OutboxQueued, PeerForgotten,
 };
 use crate::types::id::{MsgId, PublicKey, SessionId};
 use crate::types::seq::Seq;
@@ -280,24 +281,14 @@ impl Projection<AgentEvent> for Outbox {
                 row.relays = untried(&e.relays);
             }),
             AgentEvent::PeerForgotten(e) => forget(tables, e),
-            AgentEvent::PeerAdded(_)
-            | AgentEvent::PeerRemoved(_)
-            | AgentEvent::PeersPublished(_)
-            | AgentEvent::LeaseTaken(_)
-            | AgentEvent::LeaseReleased(_)
-            | AgentEvent::Received(_)
-            | AgentEvent::ReceivedExpired(_)
-            | AgentEvent::Acknowledged(_)
-            | AgentEvent::NoticeChanged(_)
-            | AgentEvent::ReplaySeen(_)
-            | AgentEvent::ReplayForgotten(_)
-            | AgentEvent::PeersFileAdopted(_)
-            | AgentEvent::HostChanged(_)
+            policy_event!()
+            | mailbox_event!()
             | pairing_event!()
             | AgentEvent::SessionsSeen(_)
             | AgentEvent::SessionClosed(_)
             | AgentEvent::SessionsForgotten(_)
-            | AgentEvent::ExpiredDismissed(_) => Ok(()),
+            | AgentEvent::ExpiredDismissed(_)
+            | AgentEvent::HostChanged(_) => Ok(()),
         }
     }
 }

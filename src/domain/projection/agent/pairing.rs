@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{ApplyError, Projection, inconsistent, key, seq_key};
 use crate::domain::tables::{TableError, TableId, Tables, get_row, put_row, scan_rows};
 use crate::event::Recorded;
+use crate::event::agent::room::{mailbox_event, outbox_event, policy_event};
 use crate::event::agent::{
     AgentEvent, ConflictReason, KnockEnd, KnockReceived, KnockResolved, Origin, PairConflicted,
     PairRequested, RequestEnd,
@@ -177,31 +178,16 @@ impl Projection<AgentEvent> for Pairing {
                 }
                 Ok(())
             }
-            AgentEvent::PairNewsSeen(_)
-            | AgentEvent::ConsentDeclined(_)
-            | AgentEvent::OutboxRequeued(_)
-            | AgentEvent::PeerAdded(_)
-            | AgentEvent::PeerRemoved(_)
-            | AgentEvent::PeersPublished(_)
-            | AgentEvent::LeaseTaken(_)
-            | AgentEvent::LeaseReleased(_)
-            | AgentEvent::OutboxQueued(_)
-            | AgentEvent::OutboxAttempted(_)
-            | AgentEvent::OutboxAccepted(_)
-            | AgentEvent::OutboxRefused(_)
-            | AgentEvent::OutboxResigned(_)
-            | AgentEvent::Received(_)
-            | AgentEvent::ReceivedExpired(_)
-            | AgentEvent::Acknowledged(_)
-            | AgentEvent::NoticeChanged(_)
-            | AgentEvent::ReplaySeen(_)
-            | AgentEvent::ReplayForgotten(_)
-            | AgentEvent::PeersFileAdopted(_)
-            | AgentEvent::HostChanged(_)
+            policy_event!()
+            | outbox_event!()
+            | mailbox_event!()
             | AgentEvent::SessionsSeen(_)
             | AgentEvent::SessionClosed(_)
             | AgentEvent::SessionsForgotten(_)
-            | AgentEvent::ExpiredDismissed(_) => Ok(()),
+            | AgentEvent::ExpiredDismissed(_)
+            | AgentEvent::PairNewsSeen(_)
+            | AgentEvent::ConsentDeclined(_)
+            | AgentEvent::HostChanged(_) => Ok(()),
         }
     }
 }
@@ -417,34 +403,19 @@ impl Projection<AgentEvent> for PairNews {
                 true => drop_news(tables, |row| row.key == e.key),
                 false => Ok(()),
             },
-            AgentEvent::PairRequested(_)
+            policy_event!()
+            | outbox_event!()
+            | mailbox_event!()
+            | AgentEvent::SessionsSeen(_)
+            | AgentEvent::SessionClosed(_)
+            | AgentEvent::SessionsForgotten(_)
+            | AgentEvent::ExpiredDismissed(_)
+            | AgentEvent::PairRequested(_)
             | AgentEvent::KnockAnswered(_)
             | AgentEvent::KeyBlocked(_)
             | AgentEvent::KeyUnblocked(_)
             | AgentEvent::ConsentDeclined(_)
-            | AgentEvent::OutboxRequeued(_)
-            | AgentEvent::PeerAdded(_)
-            | AgentEvent::PeerRemoved(_)
-            | AgentEvent::PeersPublished(_)
-            | AgentEvent::LeaseTaken(_)
-            | AgentEvent::LeaseReleased(_)
-            | AgentEvent::OutboxQueued(_)
-            | AgentEvent::OutboxAttempted(_)
-            | AgentEvent::OutboxAccepted(_)
-            | AgentEvent::OutboxRefused(_)
-            | AgentEvent::OutboxResigned(_)
-            | AgentEvent::Received(_)
-            | AgentEvent::ReceivedExpired(_)
-            | AgentEvent::Acknowledged(_)
-            | AgentEvent::NoticeChanged(_)
-            | AgentEvent::ReplaySeen(_)
-            | AgentEvent::ReplayForgotten(_)
-            | AgentEvent::PeersFileAdopted(_)
-            | AgentEvent::HostChanged(_)
-            | AgentEvent::SessionsSeen(_)
-            | AgentEvent::SessionClosed(_)
-            | AgentEvent::SessionsForgotten(_)
-            | AgentEvent::ExpiredDismissed(_) => Ok(()),
+            | AgentEvent::HostChanged(_) => Ok(()),
         }
     }
 }

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::{ApplyError, Projection, inconsistent, key};
 use crate::domain::tables::{TableId, Tables, get_row, put_row, scan_rows};
 use crate::event::Recorded;
-use crate::event::agent::{AgentEvent, Origin, pairing_event};
+use crate::event::agent::room::{directory_event, mailbox_event, outbox_event, pairing_event};
+use crate::event::agent::{AgentEvent, Origin};
 use crate::types::limit::MAX_PEERS;
 use crate::types::seq::Seq;
 use crate::types::time::UnixMillis;
@@ -104,28 +105,14 @@ impl Projection<AgentEvent> for Peers {
                     put_row(tables, table, &key::PUBLISHED_LATEST, &row)?;
                 }
             }
-            AgentEvent::LeaseTaken(_)
-            | AgentEvent::LeaseReleased(_)
-            | AgentEvent::OutboxQueued(_)
-            | AgentEvent::OutboxAttempted(_)
-            | AgentEvent::OutboxAccepted(_)
-            | AgentEvent::OutboxRefused(_)
-            | AgentEvent::OutboxResigned(_)
-            | AgentEvent::Received(_)
-            | AgentEvent::ReceivedExpired(_)
-            | AgentEvent::Acknowledged(_)
-            | AgentEvent::NoticeChanged(_)
-            | AgentEvent::ReplaySeen(_)
-            | AgentEvent::ReplayForgotten(_)
-            | AgentEvent::PeersFileAdopted(_)
-            | AgentEvent::HostChanged(_)
-            | AgentEvent::OutboxRequeued(_)
+            outbox_event!()
+            | mailbox_event!()
+            | directory_event!()
             | pairing_event!()
-            | AgentEvent::SessionsSeen(_)
-            | AgentEvent::SessionClosed(_)
-            | AgentEvent::SessionsForgotten(_)
-            | AgentEvent::ExpiredDismissed(_)
-            | AgentEvent::PeerForgotten(_) => {}
+            | AgentEvent::PeersFileAdopted(_)
+            | AgentEvent::LeaseTaken(_)
+            | AgentEvent::LeaseReleased(_)
+            | AgentEvent::HostChanged(_) => {}
         }
         Ok(())
     }
@@ -184,30 +171,16 @@ impl Projection<AgentEvent> for PeersFile {
                 };
                 put_row(tables, TableId::PeersFile, &key::PEERS_FILE, &row)?;
             }
-            AgentEvent::PeerAdded(_)
+            outbox_event!()
+            | mailbox_event!()
+            | directory_event!()
+            | pairing_event!()
+            | AgentEvent::PeerAdded(_)
             | AgentEvent::PeerRemoved(_)
-            | AgentEvent::HostChanged(_)
             | AgentEvent::PeersPublished(_)
             | AgentEvent::LeaseTaken(_)
             | AgentEvent::LeaseReleased(_)
-            | AgentEvent::OutboxQueued(_)
-            | AgentEvent::OutboxAttempted(_)
-            | AgentEvent::OutboxAccepted(_)
-            | AgentEvent::OutboxRefused(_)
-            | AgentEvent::OutboxResigned(_)
-            | AgentEvent::Received(_)
-            | AgentEvent::ReceivedExpired(_)
-            | AgentEvent::Acknowledged(_)
-            | AgentEvent::NoticeChanged(_)
-            | AgentEvent::ReplaySeen(_)
-            | AgentEvent::ReplayForgotten(_)
-            | AgentEvent::OutboxRequeued(_)
-            | pairing_event!()
-            | AgentEvent::SessionsSeen(_)
-            | AgentEvent::SessionClosed(_)
-            | AgentEvent::SessionsForgotten(_)
-            | AgentEvent::ExpiredDismissed(_)
-            | AgentEvent::PeerForgotten(_) => {}
+            | AgentEvent::HostChanged(_) => {}
         }
         Ok(())
     }
@@ -270,29 +243,15 @@ impl Projection<AgentEvent> for Sessions {
                 };
                 (&e.session, row)
             }
-            AgentEvent::PeerAdded(_)
+            outbox_event!()
+            | mailbox_event!()
+            | directory_event!()
+            | pairing_event!()
+            | AgentEvent::PeerAdded(_)
             | AgentEvent::PeerRemoved(_)
             | AgentEvent::PeersPublished(_)
-            | AgentEvent::OutboxQueued(_)
-            | AgentEvent::OutboxAttempted(_)
-            | AgentEvent::OutboxAccepted(_)
-            | AgentEvent::OutboxRefused(_)
-            | AgentEvent::OutboxResigned(_)
-            | AgentEvent::Received(_)
-            | AgentEvent::ReceivedExpired(_)
-            | AgentEvent::Acknowledged(_)
-            | AgentEvent::NoticeChanged(_)
-            | AgentEvent::ReplaySeen(_)
-            | AgentEvent::ReplayForgotten(_)
             | AgentEvent::PeersFileAdopted(_)
-            | AgentEvent::HostChanged(_)
-            | AgentEvent::OutboxRequeued(_)
-            | pairing_event!()
-            | AgentEvent::SessionsSeen(_)
-            | AgentEvent::SessionClosed(_)
-            | AgentEvent::SessionsForgotten(_)
-            | AgentEvent::ExpiredDismissed(_)
-            | AgentEvent::PeerForgotten(_) => return Ok(()),
+            | AgentEvent::HostChanged(_) => return Ok(()),
         };
         let key = session.as_str().as_bytes();
         let old: Option<SessionRow> = get_row(tables, TableId::Sessions, key)?;

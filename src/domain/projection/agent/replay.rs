@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::{ApplyError, Projection, inconsistent, key};
 use crate::domain::tables::{TableId, Tables, get_row, put_row, scan_rows};
 use crate::event::Recorded;
-use crate::event::agent::{AgentEvent, pairing_event};
+use crate::event::agent::AgentEvent;
+use crate::event::agent::room::{directory_event, outbox_event, pairing_event, policy_event};
 use crate::types::id::{MsgId, PublicKey, SessionId};
 use crate::types::limit::MAX_EXPIRED_ROWS;
 use crate::types::seq::Seq;
@@ -51,28 +52,14 @@ impl Projection<AgentEvent> for Replay {
             AgentEvent::Received(e) => see(tables, &e.from, &e.msg_id, e.ts, rec.seq),
             AgentEvent::ReplaySeen(e) => see(tables, &e.from, &e.msg_id, e.ts, rec.seq),
             AgentEvent::ReplayForgotten(e) => forget(tables, e.floor),
-            AgentEvent::PeerAdded(_)
-            | AgentEvent::PeerRemoved(_)
-            | AgentEvent::PeersPublished(_)
-            | AgentEvent::PeersFileAdopted(_)
-            | AgentEvent::HostChanged(_)
-            | AgentEvent::SessionsSeen(_)
-            | AgentEvent::SessionClosed(_)
-            | AgentEvent::SessionsForgotten(_)
-            | AgentEvent::ExpiredDismissed(_)
-            | AgentEvent::PeerForgotten(_)
-            | AgentEvent::LeaseTaken(_)
-            | AgentEvent::LeaseReleased(_)
-            | AgentEvent::OutboxQueued(_)
-            | AgentEvent::OutboxAttempted(_)
-            | AgentEvent::OutboxAccepted(_)
-            | AgentEvent::OutboxRefused(_)
-            | AgentEvent::OutboxResigned(_)
+            policy_event!()
+            | outbox_event!()
+            | directory_event!()
+            | pairing_event!()
             | AgentEvent::ReceivedExpired(_)
             | AgentEvent::Acknowledged(_)
             | AgentEvent::NoticeChanged(_)
-            | AgentEvent::OutboxRequeued(_)
-            | pairing_event!() => Ok(()),
+            | AgentEvent::HostChanged(_) => Ok(()),
         }
     }
 }
@@ -177,29 +164,19 @@ impl Projection<AgentEvent> for Expired {
                 Ok(())
             }
             AgentEvent::PeerForgotten(e) if e.last => forget_sender(tables, &e.key),
-            AgentEvent::PeerAdded(_)
-            | AgentEvent::PeerRemoved(_)
-            | AgentEvent::PeersPublished(_)
-            | AgentEvent::LeaseTaken(_)
-            | AgentEvent::LeaseReleased(_)
-            | AgentEvent::OutboxQueued(_)
-            | AgentEvent::OutboxAttempted(_)
-            | AgentEvent::OutboxAccepted(_)
-            | AgentEvent::OutboxRefused(_)
-            | AgentEvent::OutboxResigned(_)
+            policy_event!()
+            | outbox_event!()
+            | pairing_event!()
             | AgentEvent::Received(_)
             | AgentEvent::Acknowledged(_)
             | AgentEvent::NoticeChanged(_)
             | AgentEvent::ReplaySeen(_)
             | AgentEvent::ReplayForgotten(_)
-            | AgentEvent::PeersFileAdopted(_)
-            | AgentEvent::HostChanged(_)
-            | AgentEvent::OutboxRequeued(_)
-            | pairing_event!()
             | AgentEvent::SessionsSeen(_)
             | AgentEvent::SessionClosed(_)
             | AgentEvent::SessionsForgotten(_)
-            | AgentEvent::PeerForgotten(_) => Ok(()),
+            | AgentEvent::PeerForgotten(_)
+            | AgentEvent::HostChanged(_) => Ok(()),
         }
     }
 }

@@ -13,7 +13,8 @@ use super::directory::forget_keyed;
 use super::{ApplyError, Projection, key};
 use crate::domain::tables::{TableError, TableId, Tables, get_row, put_row, scan_rows};
 use crate::event::Recorded;
-use crate::event::agent::{AgentEvent, MailKind, MailStatus, pairing_event};
+use crate::event::agent::room::{directory_event, pairing_event, policy_event};
+use crate::event::agent::{AgentEvent, MailKind, MailStatus};
 use crate::types::id::{PublicKey, SessionId};
 use crate::types::limit::MAX_TASKS_PER_SESSION;
 use crate::types::seq::Seq;
@@ -173,29 +174,20 @@ impl Projection<AgentEvent> for Tasks {
                 _ => Ok(()),
             },
             AgentEvent::PeerForgotten(e) if e.last => forget_keyed(tables, TableId::Tasks, &e.key),
-            AgentEvent::PeerForgotten(_)
-            | AgentEvent::PeerAdded(_)
-            | AgentEvent::PeerRemoved(_)
-            | AgentEvent::PeersPublished(_)
-            | AgentEvent::LeaseTaken(_)
-            | AgentEvent::LeaseReleased(_)
+            policy_event!()
+            | directory_event!()
+            | pairing_event!()
             | AgentEvent::OutboxAttempted(_)
             | AgentEvent::OutboxAccepted(_)
             | AgentEvent::OutboxRefused(_)
             | AgentEvent::OutboxResigned(_)
+            | AgentEvent::OutboxRequeued(_)
             | AgentEvent::ReceivedExpired(_)
             | AgentEvent::Acknowledged(_)
             | AgentEvent::NoticeChanged(_)
             | AgentEvent::ReplaySeen(_)
             | AgentEvent::ReplayForgotten(_)
-            | AgentEvent::PeersFileAdopted(_)
-            | AgentEvent::HostChanged(_)
-            | AgentEvent::SessionsSeen(_)
-            | AgentEvent::SessionClosed(_)
-            | AgentEvent::SessionsForgotten(_)
-            | AgentEvent::ExpiredDismissed(_)
-            | AgentEvent::OutboxRequeued(_)
-            | pairing_event!() => Ok(()),
+            | AgentEvent::HostChanged(_) => Ok(()),
         }
     }
 }
