@@ -277,7 +277,7 @@ class World:
         base = os.environ.get("REAL_HOSTS_DIR") or os.path.expanduser("~")
         self.dir = tempfile.mkdtemp(prefix="interlink-real-", dir=base)
         self.home = self.dir + "/home"
-        self.work = self.dir + "/work"
+        self.work = self.dir + "/project"
         os.makedirs(self.home)
         os.makedirs(self.work)
         self.model = Model()

@@ -3,7 +3,8 @@
 use serde_json::json;
 
 use crate::http::Bus;
-use crate::mcp_support::{Agent, eventually, friends};
+use crate::mcp_pairing::{announced, knocked};
+use crate::mcp_support::{Agent, Home, eventually, friends};
 
 #[test]
 fn every_answer_says_that_mail_waits_until_it_was_read() {
@@ -45,5 +46,29 @@ fn every_answer_says_that_mail_waits_until_it_was_read() {
     eventually("silence", || {
         let quiet = bob.call("get_my_session_id", &json!({}));
         quiet.get("mail_waits").is_none().then_some(())
+    });
+}
+
+#[test]
+fn every_answer_says_that_somebody_asks_until_it_was_looked_at() {
+    let bus = Bus::start();
+    let url = format!("http://{}", bus.addr);
+    let (a, b) = (Home::new(0x1a), Home::new(0x1b));
+    let mut plain = |home: &Home, session: &str| {
+        let mut command = home.command(&url, session);
+        command.args(["--host", "other", "--consent", "tool"]);
+        Agent::start(command)
+    };
+    let (mut alice, mut bob) = (plain(&a, "sa"), plain(&b, "sb"));
+    announced(&bus, "sb");
+    alice.call("request_pair", &json!({ "target": b.key.to_string() }));
+    eventually("word of the request", || {
+        let answer = bob.call("list_peers", &json!({}));
+        (answer["pairing_waits"]["news"] == 1).then_some(())
+    });
+    knocked(&mut bob);
+    eventually("silence", || {
+        let quiet = bob.call("list_peers", &json!({}));
+        quiet.get("pairing_waits").is_none().then_some(())
     });
 }

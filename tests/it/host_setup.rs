@@ -101,6 +101,37 @@ fn setup_wires_claude_code_beside_what_was_there_and_a_second_time_changes_nothi
 }
 
 #[test]
+fn setup_carries_what_decides_about_privacy_consent_and_the_store() {
+    let dir = tempfile::tempdir().unwrap();
+    for host in ["claude", "codex"] {
+        let flags = [
+            "--share-cwd",
+            "none",
+            "--consent",
+            "tool",
+            "--store-mode",
+            "exclusive",
+        ];
+        let mut command = interlink(dir.path(), &["setup", host, "--print"]);
+        command.args(flags).env("XDG_STATE_HOME", "/elsewhere");
+        let output = command.output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        for (name, value) in [
+            ("INTERLINK_SHARE_CWD", "none"),
+            ("INTERLINK_CONSENT", "tool"),
+            ("INTERLINK_STORE_MODE", "exclusive"),
+            ("XDG_STATE_HOME", "/elsewhere"),
+        ] {
+            let line = said.lines().find(|line| line.contains(name));
+            assert!(
+                line.is_some_and(|line| line.contains(value)),
+                "{name}: {said}"
+            );
+        }
+    }
+}
+
+#[test]
 fn setup_prints_and_changes_nothing_and_leaves_alone_what_it_does_not_understand() {
     let dir = tempfile::tempdir().unwrap();
     let home = dir.path();

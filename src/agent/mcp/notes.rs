@@ -92,46 +92,61 @@ pub struct MailWaits {
     pub hint: String,
 }
 
+/// News of pairing that nobody looked at: in every answer, for the same reason.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct PairingWaits {
+    /// Requests, answers and conflicts that this session has not seen.
+    pub news: u64,
+    /// What to do about it.
+    pub hint: String,
+}
+
 /// Tools that tell about unread mail themselves.
-const TELL_THEMSELVES: [&str; 2] = ["receive_messages", "acknowledge_messages"];
+const TELL_OF_MAIL: [&str; 2] = ["receive_messages", "acknowledge_messages"];
+/// Tools that tell about pairing themselves.
+const TELL_OF_PAIRING: [&str; 3] = ["receive_messages", "list_pair_requests", "pair_status"];
 
 /// Adds to a tool's answer what the session should know, in both forms: what went wrong since the
 /// last answer, and that mail waits.
 pub async fn add(core: &Core, tool: &str, result: &mut CallToolResult) {
     add_troubles(core, result).await;
-    if !TELL_THEMSELVES.contains(&tool) {
-        add_waiting(core, result).await;
-    }
-}
-
-async fn add_waiting(core: &Core, result: &mut CallToolResult) {
     let session = core.session.clone();
     let totals = core
         .ledger
         .read(move |s| Ok(query::unread_totals(s, &session)?))
         .await;
     // An answer is worth more than its notes.
-    let unread = match totals {
-        Ok(totals) if totals.attention > 0 => totals.attention,
-        _ => return,
-    };
-    let waits = MailWaits {
-        unread: u64::try_from(unread).unwrap_or(u64::MAX),
-        hint: format!(
+    let Ok(totals) = totals else { return };
+    if totals.attention > 0 && !TELL_OF_MAIL.contains(&tool) {
+        let unread = count(totals.attention);
+        let hint = format!(
             "{} unread: call receive_messages when the step at hand is done.",
             match unread {
                 1 => "1 message is".to_owned(),
                 n => format!("{n} messages are"),
             }
-        ),
-    };
-    result
-        .content
-        .push(ContentBlock::text(format!("Inbox: {}", waits.hint)));
-    if let (Some(Value::Object(data)), Ok(waits)) =
-        (&mut result.structured_content, serde_json::to_value(waits))
+        );
+        let line = format!("Inbox: {hint}");
+        say(result, line, "mail_waits", MailWaits { unread, hint });
+    }
+    if totals.news.count > 0 && !TELL_OF_PAIRING.contains(&tool) {
+        let news = count(totals.news.count);
+        let hint = "There is news: call list_pair_requests and tell the user.".to_owned();
+        let line = format!("Pairing: {hint}");
+        say(result, line, "pairing_waits", PairingWaits { news, hint });
+    }
+}
+
+fn count(n: usize) -> u64 {
+    u64::try_from(n).unwrap_or(u64::MAX)
+}
+
+fn say(result: &mut CallToolResult, line: String, field: &str, value: impl Serialize) {
+    result.content.push(ContentBlock::text(line));
+    if let (Some(Value::Object(data)), Ok(value)) =
+        (&mut result.structured_content, serde_json::to_value(value))
     {
-        data.insert("mail_waits".to_owned(), waits);
+        data.insert(field.to_owned(), value);
     }
 }
 
@@ -150,10 +165,5 @@ async fn add_troubles(core: &Core, result: &mut CallToolResult) {
         return;
     }
     let lines: Vec<String> = notes.iter().map(|n| format!("Note: {}", n.text)).collect();
-    result.content.push(ContentBlock::text(lines.join("\n")));
-    if let (Some(Value::Object(data)), Ok(notes)) =
-        (&mut result.structured_content, serde_json::to_value(notes))
-    {
-        data.insert("notes".to_owned(), notes);
-    }
+    say(result, lines.join("\n"), "notes", notes);
 }

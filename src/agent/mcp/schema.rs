@@ -44,12 +44,21 @@ pub fn with_notes(mut schema: Map<String, Value>) -> Map<String, Value> {
                             each is told once.",
         });
         properties.insert("notes".to_owned(), list);
-        let mut waits = of::<super::notes::MailWaits>();
-        waits.insert(
-            "description".to_owned(),
-            Value::from("Set when mail waits for this session."),
-        );
-        properties.insert("mail_waits".to_owned(), Value::Object(waits));
+        for (name, mut waits, when) in [
+            (
+                "mail_waits",
+                of::<super::notes::MailWaits>(),
+                "Set when mail waits for this session.",
+            ),
+            (
+                "pairing_waits",
+                of::<super::notes::PairingWaits>(),
+                "Set when this session has not seen what is new about pairing.",
+            ),
+        ] {
+            waits.insert("description".to_owned(), Value::from(when));
+            properties.insert(name.to_owned(), Value::Object(waits));
+        }
     }
     schema
 }

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use super::{Common, DEFAULT_URL, McpError, named};
+use clap::ValueEnum;
+
+use super::{Common, ConsentMode, DEFAULT_URL, McpError, Share, StoreMode, named};
 use crate::agent::config::{StorePlace, parse_relays};
 use crate::cli::doctor::{self, DoctorArgs, Patient};
 use crate::cli::hook::{self, Hook, Input};
@@ -33,12 +35,42 @@ pub(super) fn set_up(common: &Common, args: &SetupArgs) -> Result<u8, McpError> 
     }
     let name = common.name.clone().filter(|name| !name.trim().is_empty());
     settings.extend(name.map(|name| ("INTERLINK_NAME", name)));
+    settings.extend(word(
+        "INTERLINK_SHARE_CWD",
+        common.share_cwd,
+        Share::Basename,
+    ));
+    settings.extend(word("INTERLINK_CONSENT", common.consent, ConsentMode::Auto));
+    settings.extend(word(
+        "INTERLINK_STORE_MODE",
+        common.store_mode,
+        StoreMode::Shared,
+    ));
+    // Codex hands its servers next to nothing of the environment; with another state folder the
+    // server and the operator's tool would look at two stores.
+    let state = (paths::process_env)("XDG_STATE_HOME").filter(|_| common.db.is_none());
+    let state = state.and_then(|path| path.into_string().ok());
+    settings.extend(
+        state
+            .filter(|path| !path.is_empty())
+            .map(|path| ("XDG_STATE_HOME", path)),
+    );
     let wiring = Wiring {
         program: program.display().to_string(),
         settings,
     };
     setup::run(args, &common.key_path()?, &wiring)?;
     Ok(0)
+}
+
+/// A setting that differs from the default.
+fn word<T: ValueEnum + PartialEq>(
+    name: &'static str,
+    value: T,
+    default: T,
+) -> Option<(&'static str, String)> {
+    let word = value.to_possible_value().filter(|_| value != default)?;
+    Some((name, word.get_name().to_owned()))
 }
 
 pub(super) fn examine(common: &Common, args: &DoctorArgs) -> Result<u8, McpError> {

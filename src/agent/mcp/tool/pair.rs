@@ -1,5 +1,5 @@
-//! `request_pair`, `accept_pair`: what leads to admission. Ending is in [`super::pair_end`], looking in
-//! [`super::pair_view`].
+//! `request_pair`, `accept_pair`: what leads to admission. Ending is in `pair_end`, looking in
+//! `pair_view`.
 
 use std::sync::Arc;
 
