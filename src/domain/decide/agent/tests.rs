@@ -388,6 +388,27 @@ fn what_waited_too_long_is_signed_anew_and_its_old_body_goes() {
 }
 
 #[test]
+fn a_sibling_with_fewer_relays_cancels_no_catch_up() {
+    let mut rig = Rig::new();
+    let lease = rig.take("a", 1);
+    let seq = rig.queue(&lease, "m", 1).unwrap();
+    rig.accepted(seq, "r1");
+    // The session that knows r2 ended; the sibling that looks now knows r1 alone.
+    assert_eq!(rig.due(&["r1"]).due, []);
+    rig.now = rig.now.plus(20 * HOUR);
+    assert_eq!(rig.due(&["r1"]).due, []);
+    // Whoever knows r2 still brings it there.
+    let due = rig.due(&["r1", "r2"]).due;
+    let (relay, action) = (due[0].relay.as_str(), due[0].action);
+    assert_eq!((relay, action), ("r2", DueAction::Send { attempts: 0 }));
+    // Nobody did in all the time that it is good for.
+    rig.now = rig.now.plus(20 * DAY);
+    let due = rig.due(&["r1"]).due;
+    let (relay, action) = (due[0].relay.as_str(), due[0].action);
+    assert_eq!((relay, action), ("r2", DueAction::GiveUp));
+}
+
+#[test]
 fn the_gate_runs_in_order_and_failures_use_up_nothing() {
     let mut rig = Rig::new();
     let lease = rig.take("a", 1);

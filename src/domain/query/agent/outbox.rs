@@ -154,8 +154,8 @@ pub enum DueAction {
     },
     /// Sign it anew (once for all relays), then look again.
     Resign,
-    /// Record that it is given up here: another relay has it, and this one is gone from the
-    /// configuration or it was down for too long.
+    /// Record that it is given up here: another relay has it, and this one was down, or is not in
+    /// the configuration, for too long.
     GiveUp,
 }
 
@@ -257,6 +257,7 @@ fn due_of(
     };
     let accepted = row.sent() == Sent::Accepted;
     let age = query.now.since(row.ts);
+    let given_up = accepted && age > query.give_up_after_ms;
     let mut blocks = vec![];
     let mut resigned = false;
     for (at, relay) in query.relays.iter().enumerate() {
@@ -271,7 +272,7 @@ fn due_of(
         if is_blocked(at) {
             continue;
         }
-        if accepted && age > query.give_up_after_ms {
+        if given_up {
             list.due.push(due(relay.url, DueAction::GiveUp));
             continue;
         }
@@ -289,10 +290,12 @@ fn due_of(
             list.due.push(due(relay.url, DueAction::Send { attempts }));
         }
     }
+    // A relay that is not configured here may be configured in another session of this identity,
+    // which still owes it the message: it is gone only when no session reached it in all that time.
     let configured = |url: &str| query.relays.iter().any(|r| r.url == url);
     for relay in &row.relays {
         let waiting = matches!(relay.state, RelayState::Waiting { .. });
-        if accepted && waiting && !configured(&relay.url) {
+        if given_up && waiting && !configured(&relay.url) {
             list.due.push(due(&relay.url, DueAction::GiveUp));
         }
     }
