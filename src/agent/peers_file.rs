@@ -4,8 +4,9 @@
 //! count. Both hold, because the log knows the hash of every version that it wrote:
 //!
 //! - a version that was never written is a hand edit: its additions and removals become events;
-//! - an older version is behind (a crash, an old editor buffer, a restored backup) and is
-//!   rewritten, so that a revoked key does not come back;
+//! - an older version (an entry struck again, an old editor buffer, a restored backup) admits
+//!   nobody, so that a revoked key does not come back; whom it lacks is revoked, for removals win.
+//!   Only where the newest version never became the file, after a crash, does it mean nothing;
 //! - a text that does not read pauses intake until it is mended: half an allowlist is the wrong
 //!   allowlist.
 //!
@@ -17,8 +18,9 @@
 //! meant. A start writes a missing file anew from the log; to admit nobody, write `{}`.
 //!
 //! Writers hold `peers.json.lock`, the public program's lock, from before they read until after
-//! they replaced. A new version is recorded in the log before it becomes the file: a crash in
-//! between leaves a file that is behind, and the next look mends it.
+//! they replaced. A new version is staged in `peers.json.next`, recorded in the log, and renamed to
+//! be the file. A crash in between leaves it staged: that, and nothing else, tells an older file
+//! that was never replaced from one that somebody put back.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _};
@@ -29,13 +31,14 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Map, Value};
 
-use self::disk::{full_path, lock_path, replace};
+use self::disk::{full_path, lock_path, replace, stage, staged, unstage};
 use self::text::{is_same, merged};
 use super::ledger::{Ledger, LedgerError};
 use crate::crypto::hash::sha256;
 use crate::domain::decide::agent::{AgentCommand, AgentRefusal, AgentReply, ImportOutcome};
 use crate::domain::query::agent::{self as query, FileVersion, Peer};
 use crate::store::create_private_dir;
+use crate::types::id::PublicKey;
 use crate::types::limit::MAX_PEERS_FILE_BYTES;
 use crate::types::time::Clock;
 use crate::wire::peers::{Peers, PeersError};
@@ -51,6 +54,8 @@ struct Inner {
     path: PathBuf,
     clock: Arc<dyn Clock>,
     checked: Mutex<Option<Checked>>,
+    /// Who stood in the last edit and was not admitted by it.
+    held: Mutex<Vec<(String, PublicKey)>>,
     /// Whether to take the place of another file, once.
     switch: AtomicBool,
 }
@@ -98,6 +103,7 @@ impl PeersFile {
             path,
             clock,
             checked: Mutex::new(None),
+            held: Mutex::new(vec![]),
             switch: AtomicBool::new(switch),
         }))
     }
@@ -106,6 +112,19 @@ impl PeersFile {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0.path
+    }
+
+    /// Who stood in the last edit that this process took over and was not admitted, because the
+    /// key had been revoked: petname and key. Some may be admitted since.
+    #[must_use]
+    pub fn held(&self) -> Vec<(String, PublicKey)> {
+        let held = self.0.held.lock();
+        held.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn took_over(&self, outcome: ImportOutcome) {
+        report(&outcome);
+        *self.0.held.lock().unwrap_or_else(PoisonError::into_inner) = outcome.held;
     }
 
     /// Makes sure that the log has what the file says. Cheap while the file does not change; call
@@ -311,11 +330,18 @@ impl PeersFile {
             .and_then(|text| Peers::parse(text).map_err(|e| e.to_string()));
         match (version, &parsed) {
             (FileVersion::Current, _) => {}
-            (FileVersion::Behind, _) => tracing::warn!(
-                "{} is an older version than the log's; it is brought up to date. To admit a \
-                 removed peer again, add it with the tool",
-                self.0.path.display()
-            ),
+            (FileVersion::Behind, parsed) => {
+                tracing::warn!(
+                    "{} is an older version than the log's; it is brought up to date. To admit a \
+                     removed peer again, add it with the tool",
+                    self.0.path.display()
+                );
+                if !self.is_unfinished(ledger)?
+                    && let Ok(peers) = parsed
+                {
+                    self.strike(ledger, peers, hash)?;
+                }
+            }
             (FileVersion::Unknown, Err(reason)) => return Err(self.broken(reason.clone())),
             (FileVersion::Unknown, Ok(peers)) => self.import(ledger, peers, hash)?,
         }
@@ -327,6 +353,29 @@ impl PeersFile {
         }
         if version != FileVersion::Current {
             self.record(ledger, hash)?;
+        }
+        // A leftover would pass for a crash when this version is the file again.
+        unstage(&self.0.path).map_err(|e| self.io(e))
+    }
+
+    /// Whether the newest version was recorded and never became the file.
+    fn is_unfinished(&self, ledger: &Ledger) -> Result<bool, PeersFileError> {
+        let Some(bytes) = staged(&self.0.path).map_err(|e| self.io(e))? else {
+            return Ok(false);
+        };
+        let hash = sha256(&bytes);
+        let version = ledger.read_blocking(|s| Ok(query::file_version(s, &hash)?))?;
+        Ok(version == FileVersion::Current)
+    }
+
+    fn strike(&self, ledger: &Ledger, peers: &Peers, hash: [u8; 32]) -> Result<(), PeersFileError> {
+        let command = AgentCommand::StrikePeers {
+            entries: peers.iter().map(|(n, k)| (n.to_owned(), k)).collect(),
+            sha256: hash,
+            now: self.0.clock.now(),
+        };
+        if let AgentReply::Imported(outcome) = ledger.submit_blocking(command)? {
+            self.took_over(outcome);
         }
         Ok(())
     }
@@ -346,7 +395,7 @@ impl PeersFile {
         };
         match ledger.submit_blocking(command) {
             Ok(AgentReply::Imported(outcome)) => {
-                report(&outcome);
+                self.took_over(outcome);
                 Ok(())
             }
             Ok(_) => Ok(()),
@@ -372,8 +421,9 @@ impl PeersFile {
         peers: &[Peer],
     ) -> Result<(), PeersFileError> {
         let text = merged(base, peers)?;
+        stage(&self.0.path, text.as_bytes()).map_err(|e| self.io(e))?;
         self.record(ledger, sha256(text.as_bytes()))?;
-        replace(&self.0.path, text.as_bytes()).map_err(|e| self.io(e))
+        replace(&self.0.path).map_err(|e| self.io(e))
     }
 
     fn read(&self) -> io::Result<Read> {

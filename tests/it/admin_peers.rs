@@ -156,3 +156,29 @@ fn the_line_that_a_session_names_admits_the_peer() {
     assert_eq!(ended.code, Some(0), "{line}: {}", ended.stderr);
     assert_eq!(home.peers(), json!({ "bob & co": { "key": bob.key } }));
 }
+
+#[test]
+fn listing_makes_no_store_and_takes_no_file_over_and_a_change_names_its_file() {
+    let (home, bob) = (Home::new(1), Home::new(2));
+    let usual = home.path().join(".config/interlink/peers.json");
+    std::fs::create_dir_all(usual.parent().unwrap()).unwrap();
+    std::fs::write(&usual, json!({ "bob": { "key": bob.key } }).to_string()).unwrap();
+    let run = |args: &[&str]| {
+        let mut command = admin(&home, args);
+        command
+            .env_remove("INTERLINK_PEERS")
+            .env_remove("XDG_CONFIG_HOME");
+        command.output().unwrap()
+    };
+    for what in ["pair", "peers"] {
+        let listed = run(&[what, "list"]);
+        assert_eq!(listed.status.code(), Some(1), "{what}");
+        assert!(!home.path().join("state").exists(), "{what}");
+    }
+    let refused = run(&["peers", "remove", "bob"]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert!(said.contains("--peers"), "{said}");
+    let listed = answer(&home, &["peers", "list"]);
+    assert_eq!(listed["peers"], json!([]), "nothing was taken over");
+}

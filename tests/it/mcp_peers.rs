@@ -83,6 +83,30 @@ fn who_is_struck_from_the_file_cannot_write_any_more() {
 }
 
 #[test]
+fn an_edit_back_to_an_older_text_revokes_whom_it_lacks() {
+    let home = Home::new(1);
+    let (x, y) = (Home::new(2).key, Home::new(3).key);
+    home.write_peers(&json!({ "x": { "key": x } }));
+    let mut command = home.command("http://127.0.0.1:9", "s");
+    command.args(["--consent", "tool"]);
+    let mut agent = Agent::start(command);
+    agent.call("list_peers", &json!({}));
+    let before = std::fs::read_to_string(home.peers_path()).unwrap();
+    agent.call("add_peer", &json!({ "petname": "y", "key": y }));
+    let with_y = std::fs::read_to_string(home.peers_path()).unwrap();
+    home.write_peers_text(&before);
+    let listed = agent.call("list_peers", &json!({}));
+    assert_eq!(listed["peers"].as_array().unwrap().len(), 1, "{listed}");
+    assert_eq!(home.peers(), json!({ "x": { "key": x } }));
+    // What the newer text admitted does not come back with it.
+    home.write_peers_text(&with_y);
+    let listed = agent.call("list_peers", &json!({}));
+    assert_eq!(listed["peers"].as_array().unwrap().len(), 1, "{listed}");
+    assert_eq!(listed["held"], json!([{ "petname": "y", "key": y }]));
+    assert_eq!(home.peers(), json!({ "x": { "key": x } }));
+}
+
+#[test]
 fn a_file_that_is_deleted_pauses_intake_until_it_is_back() {
     let bus = Bus::start();
     let url = format!("http://{}", bus.addr);

@@ -268,6 +268,17 @@ pub struct Peer {
 pub struct Peers {
     /// Everybody who may write to this identity, by name.
     pub peers: Vec<Peer>,
+    /// Who was written into `peers.json` by hand and is not admitted: the key had been revoked.
+    pub held: Vec<Held>,
+}
+
+/// An entry of a hand edit that does not count.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Held {
+    /// The name that it was given.
+    pub petname: String,
+    /// The public key.
+    pub key: String,
 }
 
 /// `get_my_session_id`

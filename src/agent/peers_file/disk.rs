@@ -1,7 +1,9 @@
 //! Files and folders of the allowlist.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs;
+#[cfg(unix)]
+use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -9,11 +11,7 @@ use std::path::{Path, PathBuf};
 /// name. The lock stands beside the file under that name, so two names are two files, also where
 /// one is a link to the other.
 pub(super) fn full_path(path: &Path) -> io::Result<String> {
-    let parent = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let full = fs::canonicalize(parent)?.join(path.file_name().unwrap_or_default());
+    let full = fs::canonicalize(folder(path))?.join(path.file_name().unwrap_or_default());
     Ok(full.to_string_lossy().into_owned())
 }
 
@@ -24,25 +22,67 @@ pub(super) fn lock_path(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Replaces a file in one step: readers see the old text or the new one, also after a crash. The
-/// rights of the old file stay.
-pub(super) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
+/// Where the next version stands until it is the file.
+fn next_path(path: &Path) -> PathBuf {
     // A symbolic link keeps pointing to the file that it names.
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let parent = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
+    let mut name = path.file_name().map_or_else(OsString::new, OsString::from);
+    name.push(".next");
+    path.with_file_name(name)
+}
+
+/// Puts the next version beside the file, durably. The rights of the old file stay.
+pub(super) fn stage(path: &Path, text: &[u8]) -> io::Result<()> {
+    let next = next_path(path);
+    let parent = folder(&next);
     let mut temp = tempfile::Builder::new()
         .prefix(".peers-")
         .tempfile_in(parent)?;
-    if let Ok(meta) = fs::metadata(&path) {
+    if let Ok(meta) = fs::metadata(path) {
         temp.as_file().set_permissions(meta.permissions())?;
     }
     temp.write_all(text)?;
     temp.as_file().sync_all()?;
-    temp.persist(&path).map_err(|e| e.error)?;
+    temp.persist(&next).map_err(|e| e.error)?;
+    sync(parent)
+}
+
+/// Makes the staged version the file in one step: readers see the old text or the new one, also
+/// after a crash, and the staged one is gone exactly when it became the file.
+pub(super) fn replace(path: &Path) -> io::Result<()> {
+    let next = next_path(path);
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    fs::rename(&next, target)?;
+    sync(folder(&next))
+}
+
+/// A version that was staged and did not become the file.
+pub(super) fn staged(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    match fs::read(next_path(path)) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        read => read.map(Some),
+    }
+}
+
+/// Drops a staged version that nobody needs.
+pub(super) fn unstage(path: &Path) -> io::Result<()> {
+    match fs::remove_file(next_path(path)) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+fn folder(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+fn sync(folder: &Path) -> io::Result<()> {
     #[cfg(unix)]
-    File::open(parent)?.sync_all()?;
+    File::open(folder)?.sync_all()?;
+    #[cfg(not(unix))]
+    let _ = folder;
     Ok(())
 }

@@ -3,7 +3,6 @@ use crate::agent::clock::SystemClock;
 use crate::crypto::sign::SigningIdentity;
 use crate::event::agent::Origin;
 use crate::store::{Location, OpenOptions as StoreOptions};
-use crate::types::id::PublicKey;
 use crate::types::secret::Secret;
 use crate::types::time::UnixMillis;
 
@@ -122,6 +121,65 @@ async fn an_older_version_does_not_bring_a_revoked_key_back() {
     rig.ensure().await.unwrap();
     assert_eq!(rig.names(), []);
     assert_eq!(rig.text(), "{}\n");
+}
+
+#[tokio::test]
+async fn an_entry_that_is_struck_again_is_revoked_also_by_a_later_start() {
+    for restarts in [false, true] {
+        let rig = Rig::new().await;
+        rig.write(&entry("bob", 1));
+        rig.add("pat", 2).await.unwrap();
+        let before = rig.text();
+        rig.add("eve", 3).await.unwrap();
+        rig.write(&before);
+        if restarts {
+            let path = rig.file.path().to_owned();
+            let again = PeersFile::new(path, false, Arc::new(SystemClock));
+            again.ensure(&rig.ledger).await.unwrap();
+        } else {
+            rig.ensure().await.unwrap();
+        }
+        assert_eq!(
+            rig.names(),
+            [("bob".to_owned(), key(1)), ("pat".to_owned(), key(2))]
+        );
+        assert_eq!(rig.text(), before);
+    }
+}
+
+#[tokio::test]
+async fn an_older_version_strikes_whom_it_lacks_and_admits_nobody_whom_it_has() {
+    let rig = Rig::new().await;
+    rig.write("{}");
+    rig.add("a", 1).await.unwrap();
+    let old = rig.text();
+    rig.remove("a").await;
+    rig.add("b", 2).await.unwrap();
+    rig.write(&old);
+    rig.ensure().await.unwrap();
+    assert_eq!(rig.names(), []);
+    assert_eq!(rig.text(), "{}\n");
+}
+
+#[tokio::test]
+async fn a_crash_between_the_record_and_the_file_keeps_the_admission() {
+    let rig = Rig::new().await;
+    rig.write(&entry("bob", 1));
+    rig.add("pat", 2).await.unwrap();
+    let before = rig.text();
+    rig.add("eve", 3).await.unwrap();
+    // As it stood when the process died: the version is recorded and staged, the file is old.
+    let next = rig.dir.path().join("peers.json.next");
+    fs::rename(rig.file.path(), &next).unwrap();
+    rig.write(&before);
+    let again = PeersFile::new(rig.file.path().to_owned(), false, Arc::new(SystemClock));
+    again.ensure(&rig.ledger).await.unwrap();
+    assert_eq!(rig.names().len(), 3);
+    assert_eq!(
+        Peers::parse(&rig.text()).unwrap().key_of("eve"),
+        Some(key(3))
+    );
+    assert!(!next.exists());
 }
 
 #[tokio::test]

@@ -66,6 +66,12 @@ pub(super) enum AdminError {
     #[error(transparent)]
     Terminal(#[from] super::terminal::TerminalError),
     #[cfg(feature = "agent")]
+    #[error(
+        "this identity has no list of peers yet, and {} may be another one's; nothing has changed",
+        usual.display()
+    )]
+    WhichPeers { usual: PathBuf },
+    #[cfg(feature = "agent")]
     #[error("not confirmed; nothing has changed")]
     NotTyped,
     #[cfg(feature = "agent")]
@@ -179,6 +185,7 @@ impl AdminError {
         use super::terminal::TerminalError;
         use crate::keystore::LoadKeyError;
         Some(match self {
+            AdminError::WhichPeers { .. } => "name its list with --peers PATH",
             AdminError::Held(_) => {
                 "a session that was started with --store-mode exclusive keeps it for itself; a \
                  frozen one has to be continued or ended"

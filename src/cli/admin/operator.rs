@@ -66,11 +66,24 @@ pub(super) struct Operator {
     pub(super) me: PublicKey,
     ledger: Ledger,
     peers: PeersFile,
+    /// Whether the file of peers is the identity's, or was meant to be.
+    sure: bool,
+    adopted: bool,
 }
 
 impl Operator {
-    /// Opens the store of an identity. `place` is the store where it is not at the usual place.
+    /// Opens the store of an identity, and creates it where there is none. `place` is the store
+    /// where it is not at the usual place.
     pub(super) fn open(who: &Who, place: Option<&Path>) -> Result<Operator, AdminError> {
+        Operator::open_store(who, place, true)
+    }
+
+    /// As [`Operator::open`], for who only looks: no store is made.
+    pub(super) fn look(who: &Who, place: Option<&Path>) -> Result<Operator, AdminError> {
+        Operator::open_store(who, place, false)
+    }
+
+    fn open_store(who: &Who, place: Option<&Path>, create: bool) -> Result<Operator, AdminError> {
         let env = paths::process_env;
         let key = match &who.key {
             Some(path) => path.clone(),
@@ -84,6 +97,9 @@ impl Operator {
         let identity = keystore::load(&key, permissions)?;
         let me = identity.public();
         let path = store_path(place, &me)?;
+        if !create && !path.exists() {
+            return Err(AdminError::NoStore { place: path });
+        }
         let options = OpenOptions::shared(Location::File(path));
         let clock = Arc::new(SystemClock);
         let store = Store::<Agent>::open(options, clock.clone(), None).map_err(|e| match e {
@@ -92,6 +108,10 @@ impl Operator {
         })?;
         let ledger = Ledger::over(store);
         let adopted = ledger.read_blocking(|s| Ok(query::peers_file(s)?))?;
+        // Another identity's list must not become this one's because it stands at the usual place.
+        let usual_key = paths::key_file(&env).is_ok_and(|usual| usual == key);
+        let sure = adopted.is_some() || who.peers.is_some() || usual_key;
+        let has_file = adopted.is_some();
         let file = match (adopted, &who.peers) {
             (Some(row), _) => PathBuf::from(row.path),
             (None, Some(path)) => path.clone(),
@@ -102,11 +122,27 @@ impl Operator {
             me,
             ledger,
             peers: PeersFile::new(file, false, clock),
+            sure,
+            adopted: has_file,
         })
     }
 
-    /// Takes hand edits of the peers file over, so that what is read next is in force.
+    /// Takes hand edits of the peers file over, so that what is read next is in force. A file that
+    /// is not the identity's yet stays alone.
     pub(super) fn catch_up(&self) -> Result<(), AdminError> {
+        if self.adopted {
+            self.peers.ensure_blocking(&self.ledger)?;
+        }
+        Ok(())
+    }
+
+    /// As [`Operator::catch_up`], before a change: the identity gets its file of peers.
+    pub(super) fn prepare(&self) -> Result<(), AdminError> {
+        if !self.sure {
+            return Err(AdminError::WhichPeers {
+                usual: self.peers.path().to_owned(),
+            });
+        }
         Ok(self.peers.ensure_blocking(&self.ledger)?)
     }
 
@@ -121,6 +157,7 @@ impl Operator {
     /// Carries out a command that may change who is admitted; the file follows. Durable when this
     /// returns; a file that could not be written is told and does not undo it.
     pub(super) fn change(&self, command: AgentCommand) -> Result<AgentReply, AdminError> {
+        self.prepare()?;
         Ok(self.peers.change_blocking(&self.ledger, command)?)
     }
 

@@ -107,6 +107,9 @@ struct Books {
 }
 
 pub(super) fn run(args: &Args, store: Option<&Path>, p: &mut Printer) -> Result<(), AdminError> {
+    if matches!(args.what, What::List) {
+        return list(&Operator::look(&args.who, store)?, p);
+    }
     let operator = Operator::open(&args.who, store)?;
     match &args.what {
         What::List => list(&operator, p),
@@ -324,6 +327,7 @@ struct Accepted<'a> {
 fn accept(operator: &Operator, accept: &Accept, p: &mut Printer) -> Result<(), AdminError> {
     let relays = accept.relays.list()?;
     let petname = accept.petname.as_deref().map(parse_petname).transpose()?;
+    operator.prepare()?;
     let books = books(operator)?;
     let text = accept.public_key.trim();
     let Some(key) = pick(books.inbound.iter().map(|i| i.key), text)? else {
@@ -413,6 +417,7 @@ fn name_for(
 
 fn resolve(operator: &Operator, resolve: &Resolve, p: &mut Printer) -> Result<(), AdminError> {
     let petname = parse_petname(&resolve.petname)?;
+    operator.prepare()?;
     let books = books(operator)?;
     let text = resolve.public_key.trim();
     let Some(key) = pick(books.conflicts.iter().map(|c| c.key), text)? else {

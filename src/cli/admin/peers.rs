@@ -82,7 +82,7 @@ struct Changed<'a> {
 
 pub(super) fn run(args: &Args, store: Option<&Path>, p: &mut Printer) -> Result<(), AdminError> {
     match &args.what {
-        What::List => list(&Operator::open(&args.who, store)?, p),
+        What::List => list(&Operator::look(&args.who, store)?, p),
         What::Add(add) => self::add(args, add, store, p),
         What::Remove(remove) => self::remove(&Operator::open(&args.who, store)?, remove, p),
     }
@@ -135,7 +135,7 @@ fn add(args: &Args, add: &Add, store: Option<&Path>, p: &mut Printer) -> Result<
         reason: e.to_string(),
     })?;
     let operator = Operator::open(&args.who, store)?;
-    operator.catch_up()?;
+    operator.prepare()?;
     let known = operator.read(|s| {
         let by_key = query::peer_by_key(s, &key)?;
         Ok(by_key.or(query::peer_by_name(s, petname.as_str())?))
@@ -189,7 +189,7 @@ fn told(
 }
 
 fn remove(operator: &Operator, remove: &Remove, p: &mut Printer) -> Result<(), AdminError> {
-    operator.catch_up()?;
+    operator.prepare()?;
     let peers = operator.read(|s| Ok(query::peers(s)?))?;
     let peer = find(&peers, &remove.peer)?;
     let command = AgentCommand::RemovePeer {

@@ -5,7 +5,7 @@ use crate::agent::mcp::approve::{self, Refusal, Wish, quoted};
 use crate::agent::mcp::args;
 use crate::agent::mcp::error::ToolError;
 use crate::agent::mcp::render;
-use crate::agent::mcp::reply::{Answer, Peer, PeerAdded, PeerRemoved, Peers};
+use crate::agent::mcp::reply::{Answer, Held, Peer, PeerAdded, PeerRemoved, Peers};
 use crate::agent::mcp::server::HostConnection;
 use crate::crypto::sign::decode_public_key;
 use crate::domain::decide::agent::{AgentCommand, AgentReply};
@@ -182,6 +182,15 @@ fn not_removed(refusal: Refusal) -> ToolError {
 pub async fn list_peers(core: &Core, _: args::Nothing) -> Result<Answer<Peers>, ToolError> {
     core.peers.ensure(&core.ledger).await?;
     let peers = core.ledger.read(|s| Ok(query::peers(s)?)).await?;
+    let mut held = core.peers.held();
+    held.retain(|(_, key)| peers.iter().all(|p| p.key != *key));
+    let held: Vec<Held> = held
+        .iter()
+        .map(|(petname, key)| Held {
+            petname: render::label(petname),
+            key: key.to_string(),
+        })
+        .collect();
     let peers: Vec<Peer> = peers
         .iter()
         .map(|p| Peer {
@@ -191,7 +200,7 @@ pub async fn list_peers(core: &Core, _: args::Nothing) -> Result<Answer<Peers>, 
             since_ms: p.since.0,
         })
         .collect();
-    let text = if peers.is_empty() {
+    let mut text = if peers.is_empty() {
         "No peers.".to_owned()
     } else {
         let lines: Vec<String> = peers
@@ -200,8 +209,15 @@ pub async fn list_peers(core: &Core, _: args::Nothing) -> Result<Answer<Peers>, 
             .collect();
         lines.join("\n")
     };
+    for entry in &held {
+        text.push_str(&format!(
+            "\nNot admitted, although peers.json was edited so: {} \u{2192} {}. The key had been \
+             revoked; the operator admits it with `interlink-admin peers add`.",
+            entry.petname, entry.key
+        ));
+    }
     Ok(Answer {
         text,
-        data: Peers { peers },
+        data: Peers { peers, held },
     })
 }

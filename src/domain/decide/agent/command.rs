@@ -125,6 +125,15 @@ pub enum AgentCommand {
         /// Now.
         now: UnixMillis,
     },
+    /// Take over what a version of `peers.json` that was in force before lacks; it adds nobody.
+    StrikePeers {
+        /// Every entry of the file, in any order.
+        entries: Vec<(String, PublicKey)>,
+        /// SHA-256 of the file's bytes.
+        sha256: [u8; 32],
+        /// Now.
+        now: UnixMillis,
+    },
     /// Make a file the identity's `peers.json`: the first one is, another only with `switch`.
     AdoptPeersFile {
         /// Absolute path without symbolic links.

@@ -100,6 +100,9 @@ impl Domain for Agent {
             AgentCommand::ImportPeers {
                 entries, sha256, ..
             } => policy::import(tables, entries, sha256),
+            AgentCommand::StrikePeers {
+                entries, sha256, ..
+            } => policy::strike(tables, entries, sha256),
             AgentCommand::AdoptPeersFile { path, switch, .. } => {
                 policy::adopt_file(tables, path, *switch)
             }
@@ -228,6 +231,7 @@ fn lease_of(command: &AgentCommand) -> Option<&Lease> {
         AgentCommand::Pairing(command) => command.lease(),
         AgentCommand::TakeLease { .. }
         | AgentCommand::ImportPeers { .. }
+        | AgentCommand::StrikePeers { .. }
         | AgentCommand::AdoptPeersFile { .. }
         | AgentCommand::PublishPeers { .. }
         | AgentCommand::RecordAttempt { .. }

@@ -256,6 +256,45 @@ pub(super) fn import(
     done(events, AgentReply::Imported(outcome))
 }
 
+/// Revokes whom a version that was in force before lacks. It admits nobody: it may be a copy from
+/// before a revocation.
+pub(super) fn strike(
+    tables: &dyn TableReader,
+    entries: &[(String, PublicKey)],
+    sha256: &[u8; 32],
+) -> Decided {
+    let mut outcome = ImportOutcome::default();
+    if file_version(tables, sha256)? != FileVersion::Behind {
+        return nothing(AgentReply::Imported(outcome));
+    }
+    // Whoever was admitted after the newest version of the file cannot have been struck from it.
+    let seen = latest_published(tables)?.map_or(Seq::ZERO, |latest| latest.seq);
+    let origin = Origin::File;
+    let mut events: Vec<AgentEvent> = vec![];
+    let admitted = peers(tables)?;
+    for peer in &admitted {
+        if peer.seq > seen || entries.iter().any(|(_, key)| *key == peer.key) {
+            continue;
+        }
+        let (petname, key) = (peer.petname.clone(), peer.key);
+        outcome.removed.push((petname.clone(), key));
+        events.push(
+            PeerRemoved {
+                petname,
+                key,
+                origin,
+            }
+            .into(),
+        );
+        events.extend(call_off(tables, &key, origin)?);
+    }
+    let held = entries
+        .iter()
+        .filter(|(_, key)| admitted.iter().all(|peer| peer.key != *key));
+    outcome.held.extend(held.cloned());
+    done(events, AgentReply::Imported(outcome))
+}
+
 fn check_entries(
     entries: &[(String, PublicKey)],
 ) -> Result<BTreeMap<PublicKey, String>, AgentRefusal> {
