@@ -54,7 +54,7 @@ fn every_answer_says_that_somebody_asks_until_it_was_looked_at() {
     let bus = Bus::start();
     let url = format!("http://{}", bus.addr);
     let (a, b) = (Home::new(0x1a), Home::new(0x1b));
-    let mut plain = |home: &Home, session: &str| {
+    let plain = |home: &Home, session: &str| {
         let mut command = home.command(&url, session);
         command.args(["--host", "other", "--consent", "tool"]);
         Agent::start(command)
