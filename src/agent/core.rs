@@ -13,6 +13,7 @@ use super::config::AgentConfig;
 use super::lease::{LeaseState, Right};
 use super::ledger::{Ledger, LedgerError};
 use super::pace::Complaints;
+use super::pairing::Backlog;
 use super::peers_file::PeersFile;
 use super::roster::Memory;
 use super::trouble::Told;
@@ -104,6 +105,8 @@ pub struct Core {
     pub relays: Vec<Arc<Relay>>,
     /// What went wrong and was told.
     pub told: Told,
+    /// Requests of peers that wait for an answer.
+    pub asked: Backlog,
     /// What was seen of others' announcements.
     pub roster: Memory,
     /// What the session works on.

@@ -18,7 +18,7 @@ use super::lifecycle::{self, Ending, Parent};
 use super::mcp::server::{Served, serve as serve_host};
 use super::peers_file::{PeersFile, PeersFileError};
 use super::runtime::{Base, Supervisor};
-use super::{poll, presence, progress, pump, wake};
+use super::{pairing, poll, presence, progress, pump, wake};
 use crate::crypto::sign::SigningIdentity;
 use crate::domain::decide::agent::{AgentCommand, DirectoryCommand, PairingCommand};
 use crate::domain::query::agent as query;
@@ -116,6 +116,7 @@ pub(super) fn parts(core: &Arc<Core>) -> JoinSet<()> {
         parts.spawn(pump::run(Arc::clone(core), Arc::clone(relay)));
     }
     parts.spawn(presence::run(Arc::clone(core)));
+    parts.spawn(pairing::run(Arc::clone(core)));
     parts.spawn(wake::run(Arc::clone(core)));
     parts.spawn(progress::run(Arc::clone(core)));
     parts.spawn({

@@ -6,11 +6,16 @@
 //! brought up to the log, and a request of somebody who is admitted already is answered, so that a side
 //! which lost the admission gets it back. Such an answer goes only to a session that stands on the
 //! roster with the peer's own signature: the route in the request is not signed, and an answer sent
-//! wherever it points would let a relay collect them.
+//! wherever it points would let a relay collect them. Looking at the roster waits for relays, so the
+//! answers are given by a task of the session ([`run`]): taking in mail never waits for them.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::Notify;
 
 use super::core::{ActError, Core};
+use super::lease::Right;
 use super::roster::{self, CHOOSE_WAIT, Whom};
 use crate::crypto::hash::sha256;
 use crate::crypto::sign::SigningIdentity;
@@ -24,6 +29,12 @@ use crate::types::route::Route;
 use crate::types::time::{Clock as _, UnixMillis};
 use crate::wire::envelope::{Draft, Message, MessageKind};
 use crate::wire::pair::PairRequest;
+
+/// Most requests that wait for an answer. What comes beyond is dropped: whoever is not answered asks
+/// again.
+const MAX_ASKED: usize = 64;
+/// Most of one key, so that a peer that floods takes the place of nobody else.
+const MAX_ASKED_OF_KEY: usize = 8;
 
 /// A request as it came, for the answer to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,37 +146,89 @@ impl After {
         }
     }
 
-    /// Does it. What fails is told and left: the file follows with the next look at it, and whoever
-    /// was not answered asks again.
-    pub(super) async fn settle(self, core: &Arc<Core>, lease: &Lease) {
+    /// Brings the file up to the log, and leaves the answers to [`run`]. What fails is told and left:
+    /// the file follows with the next look at it.
+    pub(super) async fn settle(self, core: &Core) {
         if self.admitted
             && let Err(e) = core.peers.follow_log(&core.ledger).await
         {
             tracing::warn!("the peers file: {e}");
         }
-        if self.unanswered.is_empty() {
+        core.asked.add(self.unanswered);
+    }
+}
+
+/// Requests of admitted keys that wait for an answer; a bounded number.
+#[derive(Debug, Default)]
+pub struct Backlog {
+    waiting: Mutex<VecDeque<Asked>>,
+    ring: Notify,
+}
+
+impl Backlog {
+    /// Puts requests at the end, as far as there is room.
+    fn add(&self, requests: Vec<Asked>) {
+        if requests.is_empty() {
             return;
         }
-        let roster = match roster::fetch(core, CHOOSE_WAIT, Whom::Known).await {
-            Ok(roster) => roster,
-            Err(e) => {
-                tracing::warn!("peers ask again and are not answered: {e}");
-                return;
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        for asked in requests {
+            let of_key = waiting.iter().filter(|a| a.key == asked.key).count();
+            if waiting.len() < MAX_ASKED && of_key < MAX_ASKED_OF_KEY {
+                waiting.push_back(asked);
+            } else {
+                let who = asked.key.fingerprint();
+                tracing::debug!("too many requests wait; one of {who} is not answered");
             }
-        };
-        for asked in self.unanswered {
-            let who = asked.key.fingerprint();
-            let shown = roster
-                .sessions_of(&asked.key)
-                .any(|s| s.session.as_ref() == Some(&asked.reply_session));
-            if !shown {
-                tracing::info!("{who} is a peer and asks from a session that no relay shows");
-                continue;
+        }
+        self.ring.notify_one();
+    }
+
+    /// Waits for requests and takes them all: one roster serves them.
+    async fn take(&self) -> VecDeque<Asked> {
+        loop {
+            {
+                let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+                if !waiting.is_empty() {
+                    return std::mem::take(&mut *waiting);
+                }
             }
-            match answer(core, lease, asked).await {
-                Ok(()) => tracing::info!("{who} is a peer and asked again; it is answered"),
-                Err(e) => tracing::warn!("{who} is a peer, and its request is not answered: {e}"),
-            }
+            self.ring.notified().await;
+        }
+    }
+}
+
+/// Answers requests of admitted keys, for as long as the session is acted for.
+pub(super) async fn run(core: Arc<Core>) {
+    loop {
+        let requests = core.asked.take().await;
+        if let Right::Held(lease) = core.lease.now() {
+            answer_all(&core, &lease, requests).await;
+        }
+    }
+}
+
+/// What fails is told and left: whoever was not answered asks again.
+async fn answer_all(core: &Arc<Core>, lease: &Lease, requests: VecDeque<Asked>) {
+    let roster = match roster::fetch(core, CHOOSE_WAIT, Whom::Known).await {
+        Ok(roster) => roster,
+        Err(e) => {
+            tracing::warn!("peers ask again and are not answered: {e}");
+            return;
+        }
+    };
+    for asked in requests {
+        let who = asked.key.fingerprint();
+        let shown = roster
+            .sessions_of(&asked.key)
+            .any(|s| s.session.as_ref() == Some(&asked.reply_session));
+        if !shown {
+            tracing::info!("{who} is a peer and asks from a session that no relay shows");
+            continue;
+        }
+        match answer(core, lease, asked).await {
+            Ok(()) => tracing::info!("{who} is a peer and asked again; it is answered"),
+            Err(e) => tracing::warn!("{who} is a peer, and its request is not answered: {e}"),
         }
     }
 }
@@ -267,4 +330,30 @@ pub enum PairError {
     /// It cannot be written.
     #[error("the message cannot be written: {0}")]
     Json(#[from] serde_json::Error),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(key: u8, id: usize) -> Asked {
+        Asked {
+            key: PublicKey::from_bytes([key; 32]),
+            request_id: MsgId::parse(&format!("m{id}")).unwrap(),
+            ts: UnixMillis(1),
+            reply_session: SessionId::parse("s").unwrap(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_flood_of_requests_is_bounded_and_takes_nobody_elses_place() {
+        let backlog = Backlog::default();
+        backlog.add((0..1_000).map(|id| asked(1, id)).collect());
+        backlog.add(vec![asked(2, 0)]);
+        let taken = backlog.take().await;
+        assert_eq!(taken.len(), MAX_ASKED_OF_KEY + 1);
+        assert_eq!(taken.back(), Some(&asked(2, 0)));
+        backlog.add((0..=255).map(|key| asked(key, 0)).collect());
+        assert_eq!(backlog.take().await.len(), MAX_ASKED);
+    }
 }

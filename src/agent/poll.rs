@@ -302,7 +302,7 @@ async fn decide(
             tracing::debug!("a good-bye is not remembered: {e}");
         }
     }
-    after.settle(core, lease).await;
+    after.settle(core).await;
     Ok(outcomes)
 }
 

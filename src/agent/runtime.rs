@@ -22,6 +22,7 @@ use super::host;
 use super::lease::{LeaseState, Right};
 use super::ledger::Ledger;
 use super::mcp::server::HostConnection;
+use super::pairing::Backlog;
 use super::peers_file::PeersFile;
 use super::roster::Memory;
 use super::trouble::Told;
@@ -70,6 +71,7 @@ impl Base {
             lease: LeaseState::default(),
             relays,
             told: Told::default(),
+            asked: Backlog::default(),
             roster: Memory::default(),
             summary: Mutex::default(),
             summary_changed: Notify::new(),

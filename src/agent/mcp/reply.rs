@@ -27,7 +27,7 @@ pub struct Queued {
     pub msg_id: String,
     /// How far it is: `pending` until a relay has it.
     pub state: String,
-    /// The recipient's session.
+    /// The recipient's session; spelled out if it is an odd one.
     pub session: String,
     /// The recipient's local name.
     pub peer: String,
@@ -95,7 +95,7 @@ pub struct Outgoing {
     pub peer: String,
     /// The recipient's public key.
     pub key: String,
-    /// The recipient's session.
+    /// The recipient's session; spelled out if it is an odd one.
     pub session: String,
     /// When it was queued, Unix milliseconds.
     pub queued_at_ms: u64,

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::presence::Presence;
 use crate::types::id::{PublicKey, SessionId};
+use crate::types::text::{spell_out, visible};
 
 /// Most sessions that an answer lists.
 const LISTED: usize = 12;
@@ -149,16 +150,16 @@ pub enum Unresolved {
     },
     /// Several keys announced the id at once.
     #[error(
-        "several peers claim the session id {:?}; name peer and session, or let the \
+        "several peers claim the session id {}; name peer and session, or let the \
          operator run interlink-admin sessions clear",
-        .session.as_str()
+        quoted(.session)
     )]
     Contested {
         /// The id.
         session: SessionId,
     },
     /// The owner of the session was revoked.
-    #[error("session {:?} belongs to key {key}, which is not an admitted peer", .session.as_str())]
+    #[error("session {} belongs to key {key}, which is not an admitted peer", quoted(.session))]
     Revoked {
         /// The id.
         session: SessionId,
@@ -167,12 +168,22 @@ pub enum Unresolved {
     },
 }
 
+/// A session id between quotes. It may be any text of a peer, so nothing in it is left that could end
+/// the quotes, pass for markers of the program or is not seen.
+fn quoted(session: &SessionId) -> String {
+    let mut out = String::from('"');
+    for c in visible(session.as_str()).chars() {
+        match c {
+            '"' | '<' | '>' | '[' | ']' => spell_out(&mut out, c),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
 fn list(sessions: &[SessionId]) -> String {
-    let mut ids: Vec<String> = sessions
-        .iter()
-        .take(LISTED)
-        .map(|s| format!("{:?}", s.as_str()))
-        .collect();
+    let mut ids: Vec<String> = sessions.iter().take(LISTED).map(quoted).collect();
     if sessions.len() > LISTED {
         ids.push(format!("and {} more", sessions.len() - LISTED));
     }

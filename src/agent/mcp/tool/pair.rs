@@ -113,7 +113,7 @@ fn requested(callee: &Callee, petname: &str) -> PairRequested {
         key: callee.key.to_string(),
         fingerprint: callee.key.fingerprint().to_string(),
         petname: render::label(petname),
-        session: callee.session.to_string(),
+        session: super::view::shown_session(&callee.session),
         ..PairRequested::default()
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::view::{
     Letter as Shown, Meant, letter, meant, outgoing, outgoing_text, received, received_text,
-    text_at,
+    shown_session, text_at,
 };
 use crate::agent::core::Core;
 use crate::agent::directory::{Address, Presence, Who, resolve};
@@ -228,7 +228,7 @@ fn queued(
         let status = status.map_or("-", TaskStatus::as_str);
         format!(" [task {} \u{b7} {status}]", render::attribute(t))
     });
-    let session = to.session.to_string();
+    let session = shown_session(&to.session);
     Answer {
         text: format!("Queued for session {session} ({peer}) (msg_id {msg_id}){task}. {note}"),
         data: Queued {

@@ -104,6 +104,11 @@ fn plain(text: &str) -> Option<String> {
     render::is_plain_id(text).then(|| text.to_owned())
 }
 
+/// A session id of a peer, which may be any text: as it is where that is harmless, else spelled out.
+pub(super) fn shown_session(session: &SessionId) -> String {
+    plain(session.as_str()).unwrap_or_else(|| render::attribute(session.as_str()))
+}
+
 /// A received message as a result.
 pub(super) fn received(core: &Core, letter: &Letter) -> Result<Received, ToolError> {
     let row = &letter.mail.row;
@@ -206,11 +211,11 @@ pub(super) fn outgoing(
         .to_owned(),
         peer: name_of(core, peers, &row.to),
         key: row.to.to_string(),
-        session: row.to_session.to_string(),
+        session: shown_session(&row.to_session),
         queued_at_ms: row.at.0,
         task_id: row.task_id.clone(),
         status: row.status.map(|s| s.name().to_owned()),
-        in_reply_to: row.in_reply_to.as_ref().map(ToString::to_string),
+        in_reply_to: row.in_reply_to.as_ref().and_then(|id| plain(id.as_str())),
         relays: row
             .relays
             .iter()
@@ -260,6 +265,7 @@ pub(super) fn outgoing_text(o: &Outgoing) -> String {
     let mut text = format!("-> {} ({}) [{}] {}", o.peer, o.session, o.state, o.msg_id);
     if let Some(task) = &o.task_id {
         let status = o.status.as_deref().unwrap_or("-");
+        let task = render::attribute(task);
         text.push_str(&format!(" [task {task} \u{b7} {status}]"));
     }
     for relay in &o.relays {
@@ -272,4 +278,19 @@ pub(super) fn outgoing_text(o: &Outgoing) -> String {
         text.push_str(body);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_id_of_a_peer_cannot_pass_for_the_programs_words() {
+        let shown = |text: &str| shown_session(&SessionId::parse(text).unwrap());
+        assert_eq!(shown("s-1"), "s-1");
+        assert_eq!(
+            shown("q\"] <x>\u{3164}"),
+            "q\\u{22}\\u{5d} \\u{3c}x\\u{3e}\\u{3164}"
+        );
+    }
 }

@@ -113,6 +113,18 @@ fn several_that_can_be_meant_are_listed_and_none_is_chosen() {
 }
 
 #[test]
+fn a_session_id_that_is_listed_cannot_pass_for_the_programs_words() {
+    let odd = "q\"] <x>\u{200b}\u{3164}[interlink message]";
+    let several = Setting::new(&[(BOB, odd, LIVE), (BOB, "b", LIVE)]);
+    let error = several.to("bob", None).unwrap_err().to_string();
+    let raw = ["<", "]", "[", "\u{200b}", "\u{3164}", "q\""];
+    for raw in raw {
+        assert!(!error.contains(raw), "{raw:?} in {error}");
+    }
+    assert!(error.contains("q\\u{22}\\u{5d} "), "{error}");
+}
+
+#[test]
 fn who_wrote_last_gets_the_answer_while_it_is_there() {
     let seen = [(BOB, "a", AWAY), (BOB, "b", LIVE)];
     let sticky = Setting::new(&seen).last(BOB, "a");
