@@ -189,6 +189,7 @@ pub fn request(lease: &Lease, n: u8, id: &str, name: &str, now: UnixMillis) -> A
         key: PublicKey::from_bytes([n; 32]),
         name: name.to_owned(),
         to_session: SessionId::parse("theirs").unwrap(),
+        agreed: true,
         origin: Origin::Tool,
         mail: control_mail(id, u64::from(n), now),
         now,

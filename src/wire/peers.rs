@@ -29,7 +29,7 @@ pub struct Petname(String);
 impl Petname {
     /// Checks a name: 1 to [`MAX_PETNAME_CHARS`] characters, no blanks around it, not `self` or
     /// `interlink` in any case, no control, separator, bidirectional or invisible characters, no
-    /// quotes or angle brackets.
+    /// quotes or angle brackets, not the text of a public key.
     ///
     /// # Errors
     ///
@@ -49,6 +49,10 @@ impl Petname {
             .any(|word| text.trim().eq_ignore_ascii_case(word))
         {
             return Err(PetnameError::Reserved);
+        }
+        // Whoever names a key means the key.
+        if text.parse::<PublicKey>().is_ok() {
+            return Err(PetnameError::Key);
         }
         Ok(Petname(text.to_owned()))
     }
@@ -88,6 +92,9 @@ pub enum PetnameError {
     /// `self` or `interlink`.
     #[error("`self` and `interlink` are not names for peers")]
     Reserved,
+    /// 43 characters that are a public key.
+    #[error("the text of a public key is not a name for a peer")]
+    Key,
     /// Control, separator, bidirectional or invisible character, or a quote.
     #[error(
         "a peer's name has no quotes, angle brackets, control or invisible characters (byte {at})"
@@ -419,6 +426,15 @@ mod tests {
         ] {
             assert!(Petname::parse(good).is_ok(), "{good:?}");
         }
+    }
+
+    #[test]
+    fn the_text_of_a_key_is_no_name_but_loads_from_a_file() {
+        let name = key(1).to_string();
+        assert_eq!(Petname::parse(&name), Err(PetnameError::Key));
+        assert!(Petname::parse(name.get(1..).unwrap()).is_ok());
+        let peers = Peers::parse(&format!(r#"{{"{name}":{{"key":"{}"}}}}"#, key(2))).unwrap();
+        assert_eq!(peers.key_of(&name), Some(key(2)));
     }
 
     #[test]

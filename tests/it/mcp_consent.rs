@@ -54,6 +54,28 @@ fn a_human_who_agrees_admits_and_revokes() {
 }
 
 #[test]
+fn what_nobody_was_asked_about_is_answered_from_the_log_and_admits_nobody() {
+    let (home, bob, eve) = (Home::new(1), Home::new(2), Home::new(3));
+    home.write_peers(&json!({ "bob": { "key": bob.key } }));
+    let mut agent = with_user(&home, Box::new(|_| None));
+    agent.call("list_peers", &json!({}));
+    // Whoever changes the list holds this lock, so an answer that comes meanwhile changed nothing.
+    let lock = std::fs::File::create(format!("{}.lock", home.peers_path().display())).unwrap();
+    lock.lock().unwrap();
+    let known = json!({ "petname": "bob", "key": bob.key });
+    assert_eq!(agent.call("add_peer", &known)["changed"], false);
+    let taken = json!({ "petname": "bob", "key": eve.key });
+    let answer = agent.call_raw("add_peer", &taken);
+    assert_eq!(answer["error"]["code"], -32603, "{answer}");
+    let nobody = agent.call("remove_peer", &json!({ "petname": "ann" }));
+    assert_eq!(nobody["removed"], false);
+    home.write_peers(&json!({}));
+    drop(lock);
+    assert_eq!(agent.call("list_peers", &json!({}))["peers"], json!([]));
+    assert_eq!(agent.asked.len(), 0);
+}
+
+#[test]
 fn only_an_accepted_form_with_the_word_of_consent_admits() {
     let (home, bob) = (Home::new(1), Home::new(2));
     let answers: [(&str, Option<&str>, bool); 6] = [

@@ -182,7 +182,7 @@ fn where_nobody_can_be_asked_the_operator_decides_on_a_terminal_and_both_sides_f
         .as_str()
         .unwrap();
     assert!(line.starts_with(&format!(
-        "interlink-admin pair accept {} --petname alice",
+        "interlink-admin pair accept {} --petname=alice",
         a.key
     )));
     let listed = admin_answer(&b, &["pair", "list"]);

@@ -14,7 +14,7 @@ use crate::types::id::{KeyTextError, PublicKey};
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The public key, 43 characters
-    #[arg(value_name = "KEY", value_parser = key)]
+    #[arg(value_name = "KEY", value_parser = key, allow_hyphen_values = true)]
     key: PublicKey,
 
     /// Erase without asking; there is no way back

@@ -53,6 +53,7 @@ enum What {
 #[derive(Debug, clap::Args)]
 struct Accept {
     /// The public key of whoever asks, or its first eight characters
+    #[arg(allow_hyphen_values = true)]
     public_key: String,
 
     /// What you call the peer [default: what it calls itself, if that can be a name]
@@ -78,9 +79,11 @@ struct Accept {
 #[derive(Debug, clap::Args)]
 struct Resolve {
     /// The public key of whoever accepted, or its first eight characters
+    #[arg(allow_hyphen_values = true)]
     public_key: String,
 
     /// What you call the peer
+    #[arg(allow_hyphen_values = true)]
     petname: String,
 
     /// Ask although this looks like the shell of a coding agent
@@ -95,6 +98,7 @@ struct Resolve {
 #[derive(Debug, clap::Args)]
 struct Key {
     /// The public key; where it waits here, its first eight characters will do
+    #[arg(allow_hyphen_values = true)]
     public_key: String,
 }
 
@@ -551,4 +555,35 @@ fn simple(operator: &Operator, key: &Key, what: Simple, p: &mut Printer) -> Resu
     }
     let text = if changed { yes } else { no };
     Ok(p.whole_line(Style::Plain, &format!("{key}: {text}"))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn keys_that_begin_with_a_hyphen_are_keys() {
+        use clap::Parser as _;
+        for key in ["-yJ8", "-abcdefg", "--abcdef"] {
+            for what in ["accept", "reject", "cancel", "block", "unblock"] {
+                let line = Line::try_parse_from(["x", what, key, "--key", "k"]).unwrap();
+                let read = match &line.args.what {
+                    What::Accept(a) => &a.public_key,
+                    What::Reject(k) | What::Cancel(k) | What::Block(k) | What::Unblock(k) => {
+                        &k.public_key
+                    }
+                    other => panic!("{other:?}"),
+                };
+                assert_eq!(read, key);
+            }
+            let line = Line::try_parse_from(["x", "resolve", key, "-n", "--yes"]).unwrap();
+            assert!(matches!(line.args.what, What::Resolve(r) if r.public_key == key && r.yes));
+        }
+    }
 }

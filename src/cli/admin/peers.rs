@@ -9,8 +9,9 @@ use super::error::AdminError;
 use super::operator::{self, Operator, Who};
 use super::print::{Printer, Shown, Style, age, now};
 use super::terminal::{Question, confirm};
+use crate::agent::ledger::LedgerError;
 use crate::crypto::sign::decode_public_key;
-use crate::domain::decide::agent::{AgentCommand, AgentReply};
+use crate::domain::decide::agent::{self as decide, AgentCommand, AgentReply};
 use crate::domain::query::agent::{self as query, Peer};
 use crate::event::agent::Origin;
 use crate::types::id::PublicKey;
@@ -39,9 +40,11 @@ enum What {
 #[derive(Debug, clap::Args)]
 struct Add {
     /// What you call the peer
+    #[arg(allow_hyphen_values = true)]
     petname: String,
 
     /// Its public key
+    #[arg(allow_hyphen_values = true)]
     public_key: String,
 
     /// Ask although this looks like the shell of a coding agent
@@ -56,6 +59,7 @@ struct Add {
 #[derive(Debug, clap::Args)]
 struct Remove {
     /// Its name here, its public key, or the key's first eight characters
+    #[arg(allow_hyphen_values = true)]
     peer: String,
 }
 
@@ -136,21 +140,21 @@ fn add(args: &Args, add: &Add, store: Option<&Path>, p: &mut Printer) -> Result<
     })?;
     let operator = Operator::open(&args.who, store)?;
     operator.prepare()?;
-    let known = operator.read(|s| {
-        let by_key = query::peer_by_key(s, &key)?;
-        Ok(by_key.or(query::peer_by_name(s, petname.as_str())?))
-    })?;
-    // What cannot be, or is already, is nothing to ask about.
-    if known.is_none() {
-        let question = Question {
-            head: "Let this key write to your agents?",
-            key,
-            petname: petname.as_str(),
-            claimed: None,
-        };
-        if !confirm(&question, add.i_am_the_operator)? {
-            return Err(AdminError::NotTyped);
-        }
+    // What cannot be, or is already, is nothing to ask about, nor to submit: the peer may be gone when
+    // the command comes to be decided, and then it would admit.
+    match operator.read(|s| Ok(decide::settled(s, petname.as_str(), &key)?))? {
+        Some(Ok(())) => return added(&petname, &key, false, p),
+        Some(Err(refusal)) => return Err(LedgerError::Refused(refusal).into()),
+        None => {}
+    }
+    let question = Question {
+        head: "Let this key write to your agents?",
+        key,
+        petname: petname.as_str(),
+        claimed: None,
+    };
+    if !confirm(&question, add.i_am_the_operator)? {
+        return Err(AdminError::NotTyped);
     }
     let command = AgentCommand::AddPeer {
         petname: petname.to_string(),
@@ -163,12 +167,21 @@ fn add(args: &Args, add: &Add, store: Option<&Path>, p: &mut Printer) -> Result<
         AgentReply::PeerAdded { changed } => changed,
         _ => true,
     };
+    added(&petname, &key, changed, p)
+}
+
+fn added(
+    petname: &Petname,
+    key: &PublicKey,
+    changed: bool,
+    p: &mut Printer,
+) -> Result<(), AdminError> {
     let text = if changed {
         format!("{petname} ({key}) may write to this identity now")
     } else {
         format!("{petname} ({key}) is a peer already")
     };
-    told(petname.as_str(), &key, changed, &text, p)
+    told(petname.as_str(), key, changed, &text, p)
 }
 
 fn told(
@@ -210,9 +223,11 @@ fn remove(operator: &Operator, remove: &Remove, p: &mut Printer) -> Result<(), A
     told(&peer.petname, &peer.key, changed, &text, p)
 }
 
-/// The peer that a text means: a name before a key before a fingerprint.
+/// The peer that a text means: a key before a name before a fingerprint. A full key is never a name,
+/// whatever a hand wrote.
 fn find<'a>(peers: &'a [Peer], text: &str) -> Result<&'a Peer, AdminError> {
-    if let Some(peer) = peers.iter().find(|peer| peer.petname == text) {
+    let is_key = text.parse::<PublicKey>().is_ok();
+    if let Some(peer) = peers.iter().find(|peer| !is_key && peer.petname == text) {
         return Ok(peer);
     }
     let mut meant = peers
@@ -226,5 +241,47 @@ fn find<'a>(peers: &'a [Peer], text: &str) -> Result<&'a Peer, AdminError> {
         _ => Err(AdminError::NoPeer {
             text: text.to_owned(),
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn peer(name: &str, key: PublicKey) -> Peer {
+        Peer {
+            key,
+            petname: name.to_owned(),
+            origin: Origin::File,
+            since: crate::types::time::UnixMillis(0),
+            seq: crate::types::seq::Seq(1),
+        }
+    }
+
+    #[test]
+    fn a_full_key_is_that_key_and_nobodys_name() {
+        let key = |n: u8| PublicKey::from_bytes([n; 32]);
+        let text = key(1).to_string();
+        let both = [peer(&text, key(2)), peer("bob", key(1))];
+        assert_eq!(find(&both, &text).unwrap().key, key(1));
+        let [one, _] = &both;
+        assert!(find(std::slice::from_ref(one), &text).is_err());
+    }
+
+    #[test]
+    fn keys_that_begin_with_a_hyphen_are_keys() {
+        use clap::Parser as _;
+        for key in ["-yJ8", "-abcdefg", "--abcdef"] {
+            let line = Line::try_parse_from(["x", "add", "-n", key, "--key", "k"]).unwrap();
+            assert!(matches!(line.args.what, What::Add(a) if a.public_key == key && !a.yes));
+            let line = Line::try_parse_from(["x", "remove", key, "--key", "k"]).unwrap();
+            assert!(matches!(line.args.what, What::Remove(r) if r.peer == key));
+        }
     }
 }

@@ -206,11 +206,12 @@ impl World<'_> {
         if to.eq_ignore_ascii_case("self") {
             return Some((self.me, Who::Own));
         }
-        if let Some((name, key)) = self.peers.iter().find(|(name, _)| name == to) {
-            return Some((*key, Who::Peer(name.clone())));
+        // A full key is that key, also when a hand gave it to another one as a name.
+        if let Ok(key) = to.parse::<PublicKey>() {
+            return self.who(key).map(|who| (key, who));
         }
-        let key: PublicKey = to.parse().ok()?;
-        self.who(key).map(|who| (key, who))
+        let (name, key) = self.peers.iter().find(|(name, _)| name == to)?;
+        Some((*key, Who::Peer(name.clone())))
     }
 
     /// The owner of a session id: of ours the log is certain, then the directory, then what relays
@@ -348,6 +349,10 @@ fn by_session(
     let Ok(session) = SessionId::parse(to) else {
         return Ok(None);
     };
+    // Nor is a full key: whoever announced it as a session would make its owner unreachable.
+    if to.parse::<PublicKey>().is_ok() {
+        return Ok(None);
+    }
     // The word for this identity is no session id, whoever announces it.
     if identity.is_some_and(|(_, who)| *who == Who::Own) {
         return Ok(None);

@@ -287,6 +287,7 @@ impl World {
             key: other,
             name: name.clone(),
             to_session: session(self.rng.index(2)),
+            agreed: true,
             origin: Origin::Tool,
             mail: self.mail(request_id.clone()),
             now: self.now,

@@ -97,6 +97,7 @@ impl World {
             key,
             name: format!("n{other}"),
             to_session: self.nodes[other].session.clone(),
+            agreed: true,
             origin: Origin::Human,
             mail: self.control(at, key, (MessageKind::PairRequest, id, None)),
             now: self.clock(at),

@@ -83,13 +83,14 @@ pub async fn request_pair(
     };
     // Nobody is asked about what was agreed to already.
     let agreed = peer.is_some() || asked.as_ref().is_some_and(|a| a.row.name == petname);
+    let consented = !agreed;
     let origin = match &asked {
-        _ if !agreed => consent_to_request(core, host, &callee, &petname).await?,
+        _ if consented => consent_to_request(core, host, &callee, &petname).await?,
         Some(asked) => asked.row.origin,
         None => Origin::Tool,
     };
     let request_id = asked.map(|asked| asked.row.request_id);
-    let (request_id, again) = ask(core, &callee, &petname, origin, request_id).await?;
+    let (request_id, again) = ask(core, &callee, &petname, (origin, consented), request_id).await?;
     let shown = render::label(&petname);
     let note = format!(
         "Asked {shown} ({key}) to pair{}. It is tried until a relay takes it; their user decides. \
@@ -189,7 +190,7 @@ async fn ask(
     core: &Core,
     callee: &Callee,
     petname: &str,
-    origin: Origin,
+    (origin, agreed): (Origin, bool),
     known: Option<MsgId>,
 ) -> Result<(MsgId, bool), ToolError> {
     let lease = core.await_lease().await?;
@@ -216,6 +217,7 @@ async fn ask(
             key: callee.key,
             name: petname.to_owned(),
             to_session: callee.session.clone(),
+            agreed,
             origin,
             mail,
             now,
@@ -373,7 +375,7 @@ async fn accept(
         claimed: Some(&inbound.row.name),
     };
     let relay_flags = core.config.operator.as_ref().map_or("", |o| &o.relays);
-    let line = format!("pair accept {key} --petname {}{relay_flags}", quoted(&name));
+    let line = format!("pair accept {key} --petname={}{relay_flags}", quoted(&name));
     let origin = match approve::consent(core, host, &wish, Question::AcceptPair, &line).await {
         Ok(origin) => origin,
         Err(refusal) => {

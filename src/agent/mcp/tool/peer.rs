@@ -1,6 +1,7 @@
 //! `add_peer`, `remove_peer`, `list_peers`.
 
 use crate::agent::core::Core;
+use crate::agent::ledger::LedgerError;
 use crate::agent::mcp::approve::{self, Refusal, Wish, quoted};
 use crate::agent::mcp::args;
 use crate::agent::mcp::error::ToolError;
@@ -8,9 +9,9 @@ use crate::agent::mcp::render;
 use crate::agent::mcp::reply::{Answer, Held, Peer, PeerAdded, PeerRemoved, Peers};
 use crate::agent::mcp::server::HostConnection;
 use crate::crypto::sign::decode_public_key;
-use crate::domain::decide::agent::{AgentCommand, AgentReply};
+use crate::domain::decide::agent::{self as decide, AgentCommand, AgentReply};
 use crate::domain::query::agent as query;
-use crate::event::agent::{Origin, Question};
+use crate::event::agent::Question;
 use crate::types::id::PublicKey;
 use crate::types::time::Clock as _;
 use crate::wire::peers::Petname;
@@ -30,19 +31,27 @@ pub async fn add_peer(
         .map_err(|e| ToolError::Local(format!("`key` is not a public key: {e}")))?;
     core.await_lease().await?;
     core.peers.ensure(&core.ledger).await?;
-    let origin = if is_news(core, &name, key).await? {
-        let wish = Wish::Admit {
-            key,
-            petname: name.as_str(),
-            claimed: None,
-        };
-        let line = format!("peers add {} {key}", quoted(name.as_str()));
-        match approve::consent(core, host, &wish, Question::AddPeer, &line).await {
-            Ok(origin) => origin,
-            Err(refusal) => return Err(not_added(&name, key, refusal)),
-        }
-    } else {
-        Origin::Tool
+    // Nobody is asked about what cannot be or is already, and nothing is submitted either: the peer
+    // may be gone when the command comes to be decided, and then it would admit.
+    let wanted = name.to_string();
+    let settled = core
+        .ledger
+        .read(move |s| Ok(decide::settled(s, &wanted, &key)?))
+        .await?;
+    match settled {
+        Some(Ok(())) => return Ok(added(&name, key, false)),
+        Some(Err(refusal)) => return Err(LedgerError::Refused(refusal).into()),
+        None => {}
+    }
+    let wish = Wish::Admit {
+        key,
+        petname: name.as_str(),
+        claimed: None,
+    };
+    let line = format!("peers add {} {key}", quoted(name.as_str()));
+    let origin = match approve::consent(core, host, &wish, Question::AddPeer, &line).await {
+        Ok(origin) => origin,
+        Err(refusal) => return Err(not_added(&name, key, refusal)),
     };
     // The human may have taken a while.
     let lease = core.await_lease().await?;
@@ -55,12 +64,16 @@ pub async fn add_peer(
     };
     let reply = core.peers.change(&core.ledger, command).await?;
     let changed = matches!(reply, AgentReply::PeerAdded { changed: true });
+    Ok(added(&name, key, changed))
+}
+
+fn added(name: &Petname, key: PublicKey, changed: bool) -> Answer<PeerAdded> {
     let text = if changed {
         format!("{name} ({key}) may write to this identity now.")
     } else {
         format!("{name} ({key}) is a peer already.")
     };
-    Ok(Answer {
+    Answer {
         text,
         data: PeerAdded {
             petname: name.to_string(),
@@ -69,20 +82,7 @@ pub async fn add_peer(
             note: None,
             command: None,
         },
-    })
-}
-
-/// Whether the log would take a peer in: nobody is asked about what cannot be or is already.
-async fn is_news(core: &Core, name: &Petname, key: PublicKey) -> Result<bool, ToolError> {
-    let wanted = name.to_string();
-    let known =
-        core.ledger
-            .read(move |s| {
-                Ok(query::peer_by_key(s, &key)?.is_some()
-                    || query::peer_by_name(s, &wanted)?.is_some())
-            })
-            .await?;
-    Ok(!known)
+    }
 }
 
 fn not_added(name: &Petname, key: PublicKey, refusal: Refusal) -> ToolError {
@@ -113,31 +113,28 @@ pub async fn remove_peer(
         .ledger
         .read(move |s| Ok(query::peer_by_name(s, &petname)?))
         .await?;
-    let origin = match known {
-        Some(peer) => {
-            let wish = Wish::Revoke {
-                key: peer.key,
-                petname: &peer.petname,
-            };
-            let line = format!("peers remove {}", peer.key);
-            let origin =
-                match approve::consent(core, host, &wish, Question::RemovePeer, &line).await {
-                    Ok(origin) => origin,
-                    Err(refusal) => return Err(not_removed(refusal)),
-                };
-            let petname = a.petname.clone();
-            let now = core
-                .ledger
-                .read(move |s| Ok(query::peer_by_name(s, &petname)?))
-                .await?;
-            if now.is_some_and(|now| now.key != peer.key) {
-                let text = "the name went to another key meanwhile; nothing has changed";
-                return Err(ToolError::Local(text.to_owned()));
-            }
-            origin
-        }
-        None => Origin::Tool,
+    // Nothing is submitted that nobody was asked about: the name may be somebody's by then.
+    let Some(peer) = known else {
+        return Ok(removed(&a.petname, None));
     };
+    let wish = Wish::Revoke {
+        key: peer.key,
+        petname: &peer.petname,
+    };
+    let line = format!("peers remove {}", peer.key);
+    let origin = match approve::consent(core, host, &wish, Question::RemovePeer, &line).await {
+        Ok(origin) => origin,
+        Err(refusal) => return Err(not_removed(refusal)),
+    };
+    let petname = a.petname.clone();
+    let now = core
+        .ledger
+        .read(move |s| Ok(query::peer_by_name(s, &petname)?))
+        .await?;
+    if now.is_some_and(|now| now.key != peer.key) {
+        let text = "the name went to another key meanwhile; nothing has changed";
+        return Err(ToolError::Local(text.to_owned()));
+    }
     let lease = core.await_lease().await?;
     let command = AgentCommand::RemovePeer {
         petname: a.petname.clone(),
@@ -145,23 +142,30 @@ pub async fn remove_peer(
         lease: Some(lease),
         now: core.clock.now(),
     };
-    let name = render::label(&a.petname);
-    let (text, key) = match core.peers.change(&core.ledger, command).await? {
-        AgentReply::PeerRemoved { key: Some(key) } => (
-            format!("{name} ({key}) is revoked and cannot write to this identity any more."),
-            Some(key.to_string()),
-        ),
-        _ => (format!("There is no peer {name}."), None),
+    let key = match core.peers.change(&core.ledger, command).await? {
+        AgentReply::PeerRemoved { key } => key,
+        _ => None,
     };
-    Ok(Answer {
+    Ok(removed(&a.petname, key))
+}
+
+fn removed(petname: &str, key: Option<PublicKey>) -> Answer<PeerRemoved> {
+    let name = render::label(petname);
+    let text = match key {
+        Some(key) => {
+            format!("{name} ({key}) is revoked and cannot write to this identity any more.")
+        }
+        None => format!("There is no peer {name}."),
+    };
+    Answer {
         text,
         data: PeerRemoved {
             removed: key.is_some(),
-            key,
+            key: key.map(|key| key.to_string()),
             note: None,
             command: None,
         },
-    })
+    }
 }
 
 fn not_removed(refusal: Refusal) -> ToolError {

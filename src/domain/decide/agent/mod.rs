@@ -24,6 +24,7 @@ pub use command::*;
 pub use directory::DirectoryCommand;
 pub use host::HostCommand;
 pub use pairing::command::*;
+pub use policy::settled;
 
 use crate::domain::projection::Projection;
 use crate::domain::projection::agent::{self as rows, MailRow, OutboxRow, seq_key};

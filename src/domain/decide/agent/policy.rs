@@ -118,6 +118,36 @@ pub(super) fn admit(
     })))
 }
 
+/// How a wish to admit a key ends without anybody's consent: it is a peer under this name already, or
+/// it is refused. `None`: it would be news, and is the user's to decide.
+///
+/// # Errors
+///
+/// [`TableError`].
+pub fn settled(
+    tables: &dyn TableReader,
+    petname: &str,
+    key: &PublicKey,
+) -> Result<Option<Result<(), AgentRefusal>>, TableError> {
+    if let Some(known) = peer_by_key(tables, key)? {
+        return Ok(Some(if known.petname == petname {
+            Ok(())
+        } else {
+            Err(AgentRefusal::KeyKnown {
+                petname: known.petname,
+                key: *key,
+            })
+        }));
+    }
+    let holder = peer_by_name(tables, petname)?;
+    Ok(holder.map(|holder| {
+        Err(AgentRefusal::PetnameTaken {
+            petname: holder.petname,
+            key: holder.key,
+        })
+    }))
+}
+
 pub(super) fn add(
     tables: &dyn TableReader,
     petname: &str,

@@ -286,3 +286,19 @@ fn nobody_is_guessed() {
         );
     }
 }
+
+#[test]
+fn a_full_key_is_that_key_whoever_has_it_as_a_name_or_announces_it_as_a_session() {
+    let text = key(BOB).to_string();
+    let mut world = Setting::new(&[(BOB, "b", LIVE), (EVE, "e", LIVE), (EVE, &text, LIVE)])
+        .owned(&text, Owner::One(key(EVE)));
+    assert_eq!(world.goes(&text, None), at(BOB, "b", LIVE));
+    world.peers.push((text.clone(), key(9)));
+    assert_eq!(world.goes(&text, None), at(BOB, "b", LIVE));
+    // Nor does the name or the session stand in for a key that is nobody's here.
+    world.peers.remove(0);
+    assert!(matches!(
+        world.to(&text, None),
+        Err(Unresolved::Nobody { .. })
+    ));
+}

@@ -40,6 +40,9 @@ pub struct RequestPair {
     pub name: String,
     /// The session that is asked.
     pub to_session: SessionId,
+    /// Whether the user agrees to it now. Otherwise it is carried out only where it opens no new way
+    /// in: to a peer, or as a request that waits under this name already.
+    pub agreed: bool,
     /// How the wish came in.
     pub origin: Origin,
     /// The signed `pair_request`. Its id is that of the request: of the existing one, where there
@@ -422,6 +425,12 @@ pub enum PairingRefusal {
     #[error("key {key} is blocked")]
     Blocked {
         /// The key.
+        key: PublicKey,
+    },
+    /// What was agreed to before is gone, and nobody was asked again.
+    #[error("what was agreed with {key} has changed meanwhile; ask again")]
+    NotAgreed {
+        /// Whom we ask.
         key: PublicKey,
     },
     /// Too many requests of ours wait.

@@ -32,6 +32,12 @@ pub(super) fn ask(view: &View<'_, Agent>, wish: &RequestPair) -> Decided {
     }
     let name = granted!(name_for(tables, wish)?);
     let old = query::outbound_of(tables, &wish.key)?;
+    let agreed = wish.agreed
+        || old.as_ref().is_some_and(|old| old.row.name == name)
+        || query::peer_by_key(tables, &wish.key)?.is_some();
+    if !agreed {
+        return refuse(PairingRefusal::NotAgreed { key: wish.key });
+    }
     if let Some(old) = old
         .as_ref()
         .filter(|old| old.row.request_id != wish.mail.msg_id)

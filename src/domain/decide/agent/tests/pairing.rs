@@ -41,6 +41,7 @@ impl Rig {
             key: key(n),
             name: name.into(),
             to_session: session("there"),
+            agreed: true,
             origin: Origin::Human,
             mail: self.mail(id),
             now: self.now,
@@ -380,6 +381,28 @@ fn requests_are_refused_for_ourselves_for_blocked_keys_and_for_names_that_are_no
         );
     }
     assert_eq!(rig.tables, rows);
+}
+
+#[test]
+fn a_request_that_nobody_agreed_to_now_opens_no_new_way_in() {
+    let mut rig = Rig::new();
+    let lease = rig.take("a", 1);
+    let unasked = |rig: &mut Rig, n: u16, id: &str, name: &str| {
+        let wish = RequestPair {
+            agreed: false,
+            ..rig.request_wish(&lease, n, id, name)
+        };
+        rig.pair(PairingCommand::Request(Box::new(wish)))
+    };
+    let gone = |n: u16| Err(pairing(PairingRefusal::NotAgreed { key: key(n) }));
+    rig.add("bob", 1).unwrap();
+    unasked(&mut rig, 1, "r1", "bob").unwrap();
+    rig.remove("bob");
+    assert_eq!(unasked(&mut rig, 1, "r2", "bob"), gone(1));
+
+    rig.request(&lease, 2, "r3", "ann").unwrap();
+    unasked(&mut rig, 2, "r3", "ann").unwrap();
+    assert_eq!(unasked(&mut rig, 2, "r3", "joe"), gone(2));
 }
 
 #[test]
