@@ -7,7 +7,7 @@
 //! which lost the admission gets it back. Such an answer goes only to a session that stands on the
 //! roster with the peer's own signature: the route in the request is not signed, and an answer sent
 //! wherever it points would let a relay collect them. Looking at the roster waits for relays, so the
-//! answers are given by a task of the session ([`run`]): taking in mail never waits for them.
+//! answers are given by a task of the session (`run`): taking in mail never waits for them.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};

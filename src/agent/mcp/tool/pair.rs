@@ -66,7 +66,11 @@ pub async fn request_pair(
     a: args::RequestPair,
 ) -> Result<Answer<PairRequested>, ToolError> {
     let target = a.target.trim();
-    let wanted = a.petname.as_deref().map_or(target, str::trim);
+    // The text of a key is no name: a peer that was asked for by its key is called by its fingerprint.
+    let by_key: Option<PublicKey> = target.parse().ok();
+    let by_key = by_key.map(|key| key.fingerprint().to_string());
+    let wanted = a.petname.as_deref().map(str::trim);
+    let wanted = wanted.or(by_key.as_deref()).unwrap_or(target);
     core.await_lease().await?;
     core.peers.ensure(&core.ledger).await?;
     let callee = find(core, target).await?;
