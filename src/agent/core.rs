@@ -205,11 +205,7 @@ impl Core {
     }
 
     /// What a failed command of the session means; learns from a refusal that the lease is gone.
-    pub fn judged(&self, e: LedgerError) -> ActError {
-        self.judge(e)
-    }
-
-    fn judge(&self, e: LedgerError) -> ActError {
+    pub fn judge(&self, e: LedgerError) -> ActError {
         self.lease.learn(&e);
         match e.refusal() {
             Some(AgentRefusal::LeaseLost { holder_pid, .. }) => {

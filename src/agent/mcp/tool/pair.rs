@@ -446,7 +446,7 @@ async fn decline(core: &Core, inbound: &Inbound) -> Result<(), ToolError> {
 /// A change of the policy; a file that could not follow is told in the log and no failure of it.
 async fn change(core: &Core, command: AgentCommand) -> Result<AgentReply, ToolError> {
     match core.peers.change(&core.ledger, command).await {
-        Err(PeersFileError::Ledger(e)) => Err(core.judged(e).into()),
+        Err(PeersFileError::Ledger(e)) => Err(core.judge(e).into()),
         outcome => Ok(outcome?),
     }
 }
