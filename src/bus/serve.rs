@@ -86,8 +86,6 @@ pub struct Config {
     pub max_waiters: usize,
     /// How long a message waits before it is dropped, milliseconds.
     pub message_ttl_ms: u64,
-    /// How long finished records are kept, milliseconds.
-    pub retain_ms: u64,
     /// Values of `Origin` that are let through.
     pub allow_origins: Vec<String>,
     /// Whether announcements must be signed, each later than all before of its session.
@@ -229,7 +227,7 @@ pub(super) fn open(config: &Config, closing: watch::Receiver<bool>) -> Result<Ap
         waiters,
         limits: config.limits,
         message_ttl_ms: config.message_ttl_ms,
-        retain_ms: config.retain_ms,
+        retention: config.store.retention,
         clock: Arc::clone(&config.clock),
         started: Instant::now(),
         store_path: match &config.store.location {
