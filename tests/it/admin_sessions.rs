@@ -142,6 +142,7 @@ fn a_peers_history_is_erased_once_it_is_revoked_and_never_by_accident() {
     let store = open(dir.path());
     let command = AgentCommand::RemovePeer {
         petname: text.to_owned(),
+        key: bob,
         origin: Origin::Tool,
         lease: None,
         now: START,

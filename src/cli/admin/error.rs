@@ -65,6 +65,10 @@ pub(super) enum AdminError {
     #[cfg(feature = "agent")]
     #[error(transparent)]
     Terminal(#[from] super::terminal::TerminalError),
+    /// Nobody was asked about what may also be done unasked.
+    #[cfg(feature = "agent")]
+    #[error(transparent)]
+    Unasked(super::terminal::TerminalError),
     #[cfg(feature = "agent")]
     #[error(
         "this identity has no list of peers yet, and {} may be another one's; nothing has changed",
@@ -183,6 +187,7 @@ impl AdminError {
     #[cfg(feature = "agent")]
     fn next_for_operators(&self) -> Option<&'static str> {
         use super::terminal::TerminalError;
+        use crate::agent::ledger::LedgerError;
         use crate::keystore::LoadKeyError;
         Some(match self {
             AdminError::WhichPeers { .. } => "name its list with --peers PATH",
@@ -193,10 +198,15 @@ impl AdminError {
             AdminError::Key(LoadKeyError::Missing { .. }) => {
                 "name it with --key PATH, or make one with interlink-keygen"
             }
-            AdminError::Terminal(TerminalError::AgentsShell { .. }) => {
+            AdminError::Terminal(TerminalError::AgentsShell { .. })
+            | AdminError::Unasked(TerminalError::AgentsShell { .. }) => {
                 "run it in a terminal of your own; if this is one, add --i-am-the-operator"
             }
             AdminError::Terminal(_) => "run it in a terminal",
+            AdminError::Unasked(_) => "run it in a terminal, or say --yes in a script",
+            AdminError::Ledger(LedgerError::Refused(
+                AgentRefusal::PetnameTaken { .. } | AgentRefusal::KeyKnown { .. },
+            )) => "nothing has changed; `interlink-admin peers list` shows who there is",
             AdminError::NoPeer { .. } => "`interlink-admin peers list` shows who there is",
             AdminError::NobodyAsks { .. } | AdminError::NoConflict { .. } => {
                 "`interlink-admin pair list` shows what waits"

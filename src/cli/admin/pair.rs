@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::error::AdminError;
 use super::operator::{self, Operator, Relays, Who};
 use super::print::{Printer, Shown, Style, age, now};
-use super::terminal::{Question, confirm};
+use super::terminal::{Admission, COMPARE, Question, confirm};
 use crate::agent::clock::OsEntropy;
 use crate::agent::pairing::Control;
 use crate::crypto::sign::decode_public_key;
@@ -67,13 +67,8 @@ struct Accept {
     #[command(flatten)]
     relays: Relays,
 
-    /// Ask although this looks like the shell of a coding agent
-    #[arg(long)]
-    i_am_the_operator: bool,
-
-    /// Without effect: admission is never taken for granted
-    #[arg(long, short, hide = true)]
-    yes: bool,
+    #[command(flatten)]
+    admission: Admission,
 }
 
 #[derive(Debug, clap::Args)]
@@ -86,13 +81,8 @@ struct Resolve {
     #[arg(allow_hyphen_values = true)]
     petname: String,
 
-    /// Ask although this looks like the shell of a coding agent
-    #[arg(long)]
-    i_am_the_operator: bool,
-
-    /// Without effect: admission is never taken for granted
-    #[arg(long, short, hide = true)]
-    yes: bool,
+    #[command(flatten)]
+    admission: Admission,
 }
 
 #[derive(Debug, clap::Args)]
@@ -350,8 +340,9 @@ fn accept(operator: &Operator, accept: &Accept, p: &mut Printer) -> Result<(), A
         key,
         petname: &name,
         claimed: Some(&inbound.row.name),
+        advice: COMPARE,
     };
-    if !confirm(&question, accept.i_am_the_operator)? {
+    if !confirm(&question, accept.admission.shell)? {
         return Err(AdminError::NotTyped);
     }
     let now = operator::now();
@@ -434,8 +425,9 @@ fn resolve(operator: &Operator, resolve: &Resolve, p: &mut Printer) -> Result<()
         key,
         petname: petname.as_str(),
         claimed: None,
+        advice: COMPARE,
     };
-    if !confirm(&question, resolve.i_am_the_operator)? {
+    if !confirm(&question, resolve.admission.shell)? {
         return Err(AdminError::NotTyped);
     }
     let command = PairingCommand::ResolveConflict {
@@ -583,7 +575,18 @@ mod tests {
                 assert_eq!(read, key);
             }
             let line = Line::try_parse_from(["x", "resolve", key, "-n", "--yes"]).unwrap();
-            assert!(matches!(line.args.what, What::Resolve(r) if r.public_key == key && r.yes));
+            assert!(
+                matches!(line.args.what, What::Resolve(r) if r.public_key == key && r.admission.yes)
+            );
+        }
+        for name in ["--key", "-y", "--help"] {
+            let line = Line::try_parse_from(["x", "resolve", "--key", "k", "--", "K", name]);
+            assert!(matches!(line.unwrap().args.what, What::Resolve(r) if r.petname == name));
+            let named = format!("--petname={name}");
+            let line = Line::try_parse_from(["x", "accept", "K", &named, "--key", "k"]);
+            assert!(
+                matches!(line.unwrap().args.what, What::Accept(a) if a.petname.as_deref() == Some(name))
+            );
         }
     }
 }
