@@ -251,3 +251,32 @@ fn listing_makes_no_store_and_takes_no_file_over_and_a_change_names_its_file() {
     let listed = answer(&home, &["peers", "list"]);
     assert_eq!(listed["peers"], json!([]), "nothing was taken over");
 }
+
+#[test]
+fn lines_are_cut_on_a_terminal_and_whole_elsewhere() {
+    let home = Home::new(1);
+    let name = "x".repeat(100);
+    home.write_peers(&json!({ name.as_str(): { "key": Home::new(2).key } }));
+    drop(home.start(NOWHERE, "s").call("list_peers", &json!({})));
+    for args in [&["peers", "list"][..], &["log"]] {
+        let program = admin(&home, args);
+        let whole = admin(&home, args).output().unwrap().stdout;
+        let whole = String::from_utf8(whole).unwrap();
+        assert!(whole.contains(&name), "{whole}");
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", "exec \"$0\" \"$@\" >/dev/tty"])
+            .arg(program.get_program())
+            .args(program.get_args())
+            .env("NO_COLOR", "1");
+        for (name, value) in program.get_envs() {
+            shell.env(name, value.unwrap());
+        }
+        let mut terminal = Terminal::start(&shell);
+        let shown = terminal.wait_for("..\r\n");
+        assert_eq!(terminal.end().code, Some(0));
+        // A terminal that does not say how wide it is has 80 columns.
+        let widest = shown.lines().map(|line| line.chars().count()).max();
+        assert_eq!(widest, Some(80), "{shown}");
+    }
+}

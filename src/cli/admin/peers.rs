@@ -6,7 +6,7 @@ use clap::Subcommand;
 use serde::Serialize;
 
 use super::error::AdminError;
-use super::operator::{self, Operator, Who};
+use super::operator::{Operator, Who};
 use super::print::{Printer, Shown, Style, age, now};
 use super::terminal::{Admission, COMPARE, Question, Shell, confirm};
 use crate::agent::ledger::LedgerError;
@@ -53,7 +53,8 @@ struct Add {
 
 #[derive(Debug, clap::Args)]
 struct Remove {
-    /// Its name here, its public key, or the key's first eight characters
+    /// Its name here, its public key, or the key's fingerprint: its first eight characters; `peers
+    /// list` shows them
     #[arg(allow_hyphen_values = true)]
     peer: String,
 
@@ -164,7 +165,7 @@ fn add(args: &Args, add: &Add, store: Option<&Path>, p: &mut Printer) -> Result<
         key,
         origin: Origin::Admin,
         lease: None,
-        now: operator::now(),
+        now: now(),
     };
     let changed = match operator.change(command)? {
         AgentReply::PeerAdded { changed } => changed,
@@ -227,7 +228,7 @@ fn remove(operator: &Operator, remove: &Remove, p: &mut Printer) -> Result<(), A
         key: peer.key,
         origin: Origin::Admin,
         lease: None,
-        now: operator::now(),
+        now: now(),
     };
     let changed = matches!(
         operator.change(command)?,
