@@ -26,7 +26,7 @@ use crate::agent::driver::{self, StartError};
 use crate::agent::host::HostConfig;
 use crate::agent::host::claude_hook::{self, AtLimit, Waited};
 use crate::agent::lifecycle::Parent;
-use crate::agent::mcp::approve::quoted;
+use crate::agent::mcp::line::quoted;
 use crate::crypto::hash::sha256;
 use crate::domain::gate::Windows;
 use crate::keystore::KeyPermissions;

@@ -428,6 +428,7 @@ pub fn agent_history(now: UnixMillis, run: &mut dyn FnMut(AgentCommand) -> Agent
     history.mailbox();
     run(AgentCommand::RemovePeer {
         petname: "bob".to_owned(),
+        key: PublicKey::from_bytes([3; 32]),
         origin: Origin::Admin,
         lease: None,
         now,

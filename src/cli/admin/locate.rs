@@ -9,6 +9,7 @@ use super::error::AdminError;
 use super::file::FileReader;
 use super::reader::StoreReader;
 use crate::store::OpenError;
+use crate::types::id::PublicKey;
 
 /// Most stores that a folder is searched for: an identity has one.
 const MAX_STORES: usize = 1024;
@@ -72,6 +73,11 @@ pub(super) fn targets(place: Option<&Path>) -> Result<Vec<Target>, AdminError> {
         return Err(AdminError::NoStore { place: root });
     }
     Ok(found)
+}
+
+/// The identity of a store, by the folder that it stands in.
+pub(super) fn identity_of(store: &Path) -> Option<PublicKey> {
+    store.parent()?.file_name()?.to_str()?.parse().ok()
 }
 
 fn entries(folder: &Path) -> Result<Vec<PathBuf>, AdminError> {

@@ -1,8 +1,8 @@
 //! What people and scripts read.
 //!
-//! Text for people fits the terminal (80 columns elsewhere), is coloured on a terminal only, and
-//! has everything that a peer chose spelled out ([`crate::types::text`]). JSON says the same in
-//! full, and is as safe to print.
+//! Text for people fits the terminal and is coloured there; in a pipe or a file lines are whole,
+//! since whoever searches them must find what is there. Everything that a peer chose is spelled out
+//! ([`crate::types::text`]). JSON says the same in full, and is as safe to print.
 
 use std::fmt;
 use std::io::{self, IsTerminal as _, Write};
@@ -11,10 +11,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 
 use super::reader::{Origin, Source};
-use crate::types::text::{visible, visible_json};
+use crate::types::text::{visible, visible_id, visible_json};
 use crate::types::time::{UnixMillis, millis};
 
-/// Columns when nobody says.
+/// Columns of a terminal that does not say.
 const WIDTH: usize = 80;
 
 /// Narrowest width that lines are fitted to.
@@ -50,7 +50,7 @@ pub(super) struct Printer {
     out: Box<dyn Write>,
     color: bool,
     /// Columns of a line.
-    pub(super) width: usize,
+    width: usize,
     /// Whether to answer in JSON.
     pub(super) json: bool,
     /// How the program ends.
@@ -64,7 +64,7 @@ impl Printer {
         let terminal = stdout.is_terminal();
         Printer {
             color: terminal && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()),
-            width: if terminal { columns() } else { WIDTH },
+            width: if terminal { columns() } else { usize::MAX },
             out: Box::new(io::BufWriter::new(stdout)),
             json,
             code: 0,
@@ -197,6 +197,21 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
+/// A session's id: any text. One with blanks stands in quotes, so that what follows it in a line is not
+/// its own.
+pub(super) struct Id<'a>(pub(super) &'a str);
+
+impl fmt::Display for Id<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let id = visible_id(self.0);
+        if id.contains(char::is_whitespace) {
+            f.pad(&format!("\"{id}\""))
+        } else {
+            f.pad(&id)
+        }
+    }
+}
+
 /// The text, or its beginning with two dots.
 pub(super) fn fit(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
@@ -215,7 +230,7 @@ pub(super) fn short(name: &str) -> String {
     }
     let head: String = key.chars().take(8).collect();
     match session {
-        Some(session) => format!("{head}..#{}", visible(session)),
+        Some(session) => format!("{head}..#{}", Id(session)),
         None => format!("{head}.."),
     }
 }

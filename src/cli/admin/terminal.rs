@@ -33,6 +33,40 @@ const MARKERS: [&str; 8] = [
 const MARKER_PREFIX: &str = "CODEX_";
 const USERS_OWN: [&str; 3] = ["CODEX_HOME", "CODEX_API_KEY", "CODEX_ACCESS_TOKEN"];
 
+/// What to do before admitting a key.
+pub(super) const COMPARE: &str = "Compare the key, or at least the fingerprint, with what its owner \
+                                  tells you by another way.";
+
+/// How a question that admits somebody is put.
+#[derive(Debug, clap::Args)]
+pub(super) struct Admission {
+    #[command(flatten)]
+    pub(super) shell: Shell,
+
+    /// Without effect: admission is never taken for granted
+    #[arg(long, short, hide = true)]
+    pub(super) yes: bool,
+}
+
+/// Whose shell this is.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(super) struct Shell {
+    /// Go on although this looks like the shell of a coding agent
+    #[arg(long)]
+    i_am_the_operator: bool,
+}
+
+impl Shell {
+    /// Refuses the shell of a coding agent.
+    pub(super) fn check(self) -> Result<(), TerminalError> {
+        let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        match agent_marker(names) {
+            Some(marker) if !self.i_am_the_operator => Err(TerminalError::AgentsShell { marker }),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// What the operator is asked.
 #[derive(Clone, Debug)]
 pub(super) struct Question<'a> {
@@ -40,10 +74,12 @@ pub(super) struct Question<'a> {
     pub(super) head: &'a str,
     /// The key that it is about.
     pub(super) key: PublicKey,
-    /// The name that the key gets here.
+    /// The name that the key has here, or gets.
     pub(super) petname: &'a str,
     /// The name that it gives itself.
     pub(super) claimed: Option<&'a str>,
+    /// What to think of before the answer.
+    pub(super) advice: &'a str,
 }
 
 /// Nobody was asked.
@@ -59,14 +95,8 @@ pub(super) enum TerminalError {
 }
 
 /// Asks on the terminal. True: what was typed is the beginning of the fingerprint.
-pub(super) fn confirm(
-    question: &Question<'_>,
-    i_am_the_operator: bool,
-) -> Result<bool, TerminalError> {
-    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-    if !i_am_the_operator && let Some(marker) = agent_marker(names) {
-        return Err(TerminalError::AgentsShell { marker });
-    }
+pub(super) fn confirm(question: &Question<'_>, shell: Shell) -> Result<bool, TerminalError> {
+    shell.check()?;
     let mut terminal = open().map_err(TerminalError::None)?;
     terminal
         .write_all(text(question).as_bytes())
@@ -102,13 +132,13 @@ fn text(question: &Question<'_>) -> String {
     });
     format!(
         "{}\n\n  your name     {}{claimed}\n  key           {}\n  fingerprint   {}\n\n\
-         Compare the key, or at least the fingerprint, with what its owner tells you by another \
-         way.\nType the first {TYPED} characters of the fingerprint to go on, anything else to \
+         {}\nType the first {TYPED} characters of the fingerprint to go on, anything else to \
          stop: ",
         question.head,
         visible(question.petname),
         question.key,
         question.key.fingerprint(),
+        question.advice,
     )
 }
 

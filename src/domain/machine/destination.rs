@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::presence::Presence;
 use crate::types::id::{PublicKey, SessionId};
-use crate::types::text::{spell_out, visible};
+use crate::types::text::visible_id;
 
 /// Most sessions that an answer lists.
 const LISTED: usize = 12;
@@ -168,18 +168,9 @@ pub enum Unresolved {
     },
 }
 
-/// A session id between quotes. It may be any text of a peer, so nothing in it is left that could end
-/// the quotes, pass for markers of the program or is not seen.
+/// A session id between quotes.
 fn quoted(session: &SessionId) -> String {
-    let mut out = String::from('"');
-    for c in visible(session.as_str()).chars() {
-        match c {
-            '"' | '<' | '>' | '[' | ']' => spell_out(&mut out, c),
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
+    format!("\"{}\"", visible_id(session.as_str()))
 }
 
 fn list(sessions: &[SessionId]) -> String {

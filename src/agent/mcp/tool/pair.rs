@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use crate::agent::core::{ActError, Core};
 use crate::agent::ledger::LedgerError;
-use crate::agent::mcp::approve::{self, Wish, quoted};
+use crate::agent::mcp::approve::{self, Wish};
 use crate::agent::mcp::args;
 use crate::agent::mcp::error::ToolError;
+use crate::agent::mcp::line::{Line, quoted};
 use crate::agent::mcp::render;
 use crate::agent::mcp::reply::Answer;
 use crate::agent::mcp::reply::pairing::{PairAccepted, PairRequested};
@@ -172,7 +173,7 @@ async fn consent_to_request(
         petname,
         claimed: callee.name.as_deref(),
     };
-    let line = format!("peers add {} {}", quoted(petname), callee.key);
+    let line = Line::of("peers add").name(petname).key(&callee.key);
     approve::consent(core, host, &wish, Question::RequestPair, &line)
         .await
         .map_err(|refusal| {
@@ -379,7 +380,9 @@ async fn accept(
         claimed: Some(&inbound.row.name),
     };
     let relay_flags = core.config.operator.as_ref().map_or("", |o| &o.relays);
-    let line = format!("pair accept {key} --petname={}{relay_flags}", quoted(&name));
+    let line = Line::of("pair accept")
+        .key(&key)
+        .flags(&format!(" --petname={}{relay_flags}", quoted(&name)));
     let origin = match approve::consent(core, host, &wish, Question::AcceptPair, &line).await {
         Ok(origin) => origin,
         Err(refusal) => {
@@ -476,7 +479,7 @@ async fn resolve(
         petname: &name,
         claimed: None,
     };
-    let line = format!("pair resolve {key} {}", quoted(&name));
+    let line = Line::of("pair resolve").key(&key).name(&name);
     let question = Question::ResolveConflict;
     let origin = match approve::consent(core, host, &wish, question, &line).await {
         Ok(origin) => origin,

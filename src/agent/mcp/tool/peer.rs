@@ -2,14 +2,16 @@
 
 use crate::agent::core::Core;
 use crate::agent::ledger::LedgerError;
-use crate::agent::mcp::approve::{self, Refusal, Wish, quoted};
+use crate::agent::mcp::approve::{self, Refusal, Wish};
 use crate::agent::mcp::args;
 use crate::agent::mcp::error::ToolError;
+use crate::agent::mcp::line::Line;
 use crate::agent::mcp::render;
 use crate::agent::mcp::reply::{Answer, Held, Peer, PeerAdded, PeerRemoved, Peers};
 use crate::agent::mcp::server::HostConnection;
+use crate::agent::peers_file::PeersFileError;
 use crate::crypto::sign::decode_public_key;
-use crate::domain::decide::agent::{self as decide, AgentCommand, AgentReply};
+use crate::domain::decide::agent::{self as decide, AgentCommand, AgentRefusal, AgentReply};
 use crate::domain::query::agent as query;
 use crate::event::agent::Question;
 use crate::types::id::PublicKey;
@@ -48,7 +50,7 @@ pub async fn add_peer(
         petname: name.as_str(),
         claimed: None,
     };
-    let line = format!("peers add {} {key}", quoted(name.as_str()));
+    let line = Line::of("peers add").name(name.as_str()).key(&key);
     let origin = match approve::consent(core, host, &wish, Question::AddPeer, &line).await {
         Ok(origin) => origin,
         Err(refusal) => return Err(not_added(&name, key, refusal)),
@@ -121,32 +123,38 @@ pub async fn remove_peer(
         key: peer.key,
         petname: &peer.petname,
     };
-    let line = format!("peers remove {}", peer.key);
+    let line = Line::of("peers remove").key(&peer.key);
     let origin = match approve::consent(core, host, &wish, Question::RemovePeer, &line).await {
         Ok(origin) => origin,
         Err(refusal) => return Err(not_removed(refusal)),
     };
-    let petname = a.petname.clone();
-    let now = core
-        .ledger
-        .read(move |s| Ok(query::peer_by_name(s, &petname)?))
-        .await?;
-    if now.is_some_and(|now| now.key != peer.key) {
-        let text = "the name went to another key meanwhile; nothing has changed";
-        return Err(ToolError::Local(text.to_owned()));
-    }
+    // The human may have taken a while.
     let lease = core.await_lease().await?;
     let command = AgentCommand::RemovePeer {
-        petname: a.petname.clone(),
+        petname: peer.petname,
+        key: peer.key,
         origin,
         lease: Some(lease),
         now: core.clock.now(),
     };
-    let key = match core.peers.change(&core.ledger, command).await? {
+    let reply = core.peers.change(&core.ledger, command).await;
+    let key = match reply.map_err(moved)? {
         AgentReply::PeerRemoved { key } => key,
         _ => None,
     };
     Ok(removed(&a.petname, key))
+}
+
+/// The human was asked about another peer than the one that would be revoked by now.
+fn moved(e: PeersFileError) -> ToolError {
+    match &e {
+        PeersFileError::Ledger(LedgerError::Refused(
+            refusal @ (AgentRefusal::PetnameTaken { .. } | AgentRefusal::KeyKnown { .. }),
+        )) => ToolError::Local(format!(
+            "the list changed while the user was asked: {refusal}; nothing has changed"
+        )),
+        _ => e.into(),
+    }
 }
 
 fn removed(petname: &str, key: Option<PublicKey>) -> Answer<PeerRemoved> {

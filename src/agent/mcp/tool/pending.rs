@@ -8,7 +8,7 @@ use crate::agent::core::Core;
 use crate::agent::mcp::args;
 use crate::agent::mcp::error::ToolError;
 use crate::agent::mcp::reply::{Answer, Outgoing, Pending};
-use crate::domain::projection::agent::{OutboxRow, RelayState, Sent, seq_key};
+use crate::domain::projection::agent::{OutboxRow, Sent, seq_key};
 use crate::domain::query::agent::{self as query, OutMail};
 use crate::domain::tables::{TableError, TableId, TableReader, scan_rows};
 use crate::types::id::SessionId;
@@ -86,11 +86,9 @@ fn troubled(tables: &dyn TableReader, session: &SessionId) -> Result<Troubled, T
         if row.session != *session {
             return Ok(ControlFlow::Continue(()));
         }
-        let dropped =
-            |state: &RelayState| matches!(state, RelayState::Accepted { dropped, .. } if *dropped);
         let list = if row.sent() == Sent::Refused {
             &mut found.refused
-        } else if row.relays.iter().any(|r| dropped(&r.state)) {
+        } else if row.pushed_out() {
             &mut found.dropped
         } else {
             return Ok(ControlFlow::Continue(()));

@@ -163,10 +163,13 @@ pub enum AgentCommand {
         /// Now.
         now: UnixMillis,
     },
-    /// Revoke a key. An unknown name is no error.
+    /// Revoke a key. One that is not admitted is no error; one that has another name by now, or whose
+    /// name belongs to another key by now, is: whoever decided saw both.
     RemovePeer {
         /// Local name.
         petname: String,
+        /// The key that has it.
+        key: PublicKey,
         /// How the wish came in.
         origin: Origin,
         /// The session that asks, if one does.
@@ -387,7 +390,7 @@ pub enum AgentReply {
         /// Whether anything changed.
         changed: bool,
     },
-    /// The key that was revoked; `None`: there is no such name.
+    /// The key that was revoked; `None`: it was not admitted.
     PeerRemoved {
         /// The key.
         key: Option<PublicKey>,

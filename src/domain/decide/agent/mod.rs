@@ -115,8 +115,11 @@ impl Domain for Agent {
                 ..
             } => policy::add(tables, petname, key, *origin),
             AgentCommand::RemovePeer {
-                petname, origin, ..
-            } => policy::remove(tables, petname, *origin),
+                petname,
+                key,
+                origin,
+                ..
+            } => policy::remove(tables, petname, key, *origin),
             AgentCommand::QueueMessage(wish) => outbox::queue(view, wish),
             AgentCommand::RecordAttempt { .. }
             | AgentCommand::RecordAccepted { .. }

@@ -118,8 +118,9 @@ pub(super) fn admit(
     })))
 }
 
-/// How a wish to admit a key ends without anybody's consent: it is a peer under this name already, or
-/// it is refused. `None`: it would be news, and is the user's to decide.
+/// How a key and a name stand to each other: the key is a peer under this name, or one of the two
+/// belongs to another, which refuses a wish about both. `None`: neither is known, so to admit the key
+/// would be news, and is the user's to decide.
 ///
 /// # Errors
 ///
@@ -170,21 +171,26 @@ pub(super) fn add(
     }
 }
 
-pub(super) fn remove(tables: &dyn TableReader, petname: &str, origin: Origin) -> Decided {
-    let Some(peer) = peer_by_name(tables, petname)? else {
+pub(super) fn remove(
+    tables: &dyn TableReader,
+    petname: &str,
+    key: &PublicKey,
+    origin: Origin,
+) -> Decided {
+    let Some(standing) = settled(tables, petname, key)? else {
         return nothing(AgentReply::PeerRemoved { key: None });
     };
+    // Whoever decided saw this name with this key: another pair is another question.
+    granted!(standing);
     let removed = PeerRemoved {
-        petname: peer.petname,
-        key: peer.key,
+        petname: petname.to_owned(),
+        key: *key,
         origin,
     };
-    let reply = AgentReply::PeerRemoved {
-        key: Some(peer.key),
-    };
+    let reply = AgentReply::PeerRemoved { key: Some(*key) };
     let mut events = vec![removed.into()];
     // Nor does it come back by accepting what it was asked before.
-    events.extend(call_off(tables, &peer.key, origin)?);
+    events.extend(call_off(tables, key, origin)?);
     done(events, reply)
 }
 

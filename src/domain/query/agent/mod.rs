@@ -17,8 +17,8 @@ pub use mailbox::{
     mail_at, mail_of, mail_state, mailbox_entry, notice, route, unread, unread_totals,
 };
 pub use outbox::{
-    Due, DueAction, DueList, DueQuery, OutMail, OutboxTotals, RelayView, outbox_at, outbox_entry,
-    outbox_open, outbox_pending, outbox_totals,
+    Due, DueAction, DueList, DueQuery, OutMail, OutboxTotals, OutboxTroubles, RelayView, outbox_at,
+    outbox_entry, outbox_open, outbox_pending, outbox_totals, outbox_troubles,
 };
 pub use pairing::{
     Blocked, Conflict, Inbound, News, NewsTotals, Outbound, answered, blocked, conflict_of,
