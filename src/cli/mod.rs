@@ -5,6 +5,8 @@
 pub mod admin;
 #[cfg(feature = "bus")]
 pub mod bus;
+#[cfg(feature = "persist")]
+mod clock;
 #[cfg(feature = "agent")]
 mod doctor;
 pub mod exit;

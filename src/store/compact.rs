@@ -1,7 +1,7 @@
 //! Compaction: the oldest records are folded into base rows and leave the log.
 //!
 //! The base is what replaying the folded records gives, so a replay that starts from it gives the
-//! same rows as one of the whole log, whatever the projections do (`docs/adr/0018-compaction.md`).
+//! same rows as one of the whole log, whatever the projections do (`docs/adr/0018-compaction-by-folding.md`).
 //! A slice folds a bounded number of records in one transaction: a crash leaves the store before
 //! or after it, and the next slice goes on from there.
 

@@ -12,7 +12,9 @@ use crate::domain::projection::bus::{DropCounter, DropsRow, PendingRow, RosterRo
 use crate::domain::tables::{TableError, TableId, TableReader, decode_row};
 use crate::event::{Recorded, StoredEvent};
 use crate::types::seq::Seq;
-use crate::wire::admin::{Compaction, QueueRow, Queues, RecordRow, Records, TableRow, TableRows, Verification};
+use crate::wire::admin::{
+    Compaction, QueueRow, Queues, RecordRow, Records, TableRow, TableRows, Verification,
+};
 
 /// Records from a position on.
 ///

@@ -7,6 +7,14 @@ mod admin;
     target_os = "linux",
     feature = "agent",
     feature = "bus",
+    feature = "cli",
+    feature = "testkit"
+))]
+mod admin_compact;
+#[cfg(all(
+    target_os = "linux",
+    feature = "agent",
+    feature = "bus",
     feature = "cli"
 ))]
 mod admin_peers;

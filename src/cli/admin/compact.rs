@@ -25,7 +25,7 @@ use crate::domain::decide::bus::Bus;
 use crate::event::kind::StoreKind;
 use crate::store::{Cut, Location, OpenOptions, Store, inspect, shrink};
 use crate::types::seq::Seq;
-use crate::types::time::{Clock as _, UnixMillis};
+use crate::types::time::Clock as _;
 use crate::wire::admin::Compaction;
 
 /// How long the writer of a closed store works before progress is told.
@@ -167,11 +167,7 @@ fn add(sum: &mut Compaction, turn: Compaction) {
     };
 }
 
-fn over_endpoint(
-    bus: &EndpointReader,
-    cut: Cut,
-    planned: u64,
-) -> Result<Compaction, AdminError> {
+fn over_endpoint(bus: &EndpointReader, cut: Cut, planned: u64) -> Result<Compaction, AdminError> {
     let mut progress = Progress::new(planned);
     let mut sum = Compaction::default();
     while !sum.done {
@@ -181,12 +177,7 @@ fn over_endpoint(
     Ok(sum)
 }
 
-fn in_file(
-    origin: &Origin,
-    path: &Path,
-    cut: Cut,
-    planned: u64,
-) -> Result<Compaction, AdminError> {
+fn in_file(origin: &Origin, path: &Path, cut: Cut, planned: u64) -> Result<Compaction, AdminError> {
     let location = Location::File(path.to_owned());
     match origin.kind {
         StoreKind::Bus => fold::<Bus>(OpenOptions::exclusive(location), cut, planned),
@@ -194,11 +185,7 @@ fn in_file(
     }
 }
 
-fn fold<D: Domain>(
-    options: OpenOptions,
-    cut: Cut,
-    planned: u64,
-) -> Result<Compaction, AdminError> {
+fn fold<D: Domain>(options: OpenOptions, cut: Cut, planned: u64) -> Result<Compaction, AdminError> {
     let store = Store::<D>::open(options, Arc::new(WallClock), None)?;
     let mut progress = Progress::new(planned);
     let mut sum = Compaction::default();
@@ -243,7 +230,11 @@ impl Progress {
         self.told = Some(Instant::now());
         let full = (records * BAR / self.planned).min(BAR);
         let bar: String = (0..BAR).map(|n| if n < full { '#' } else { '.' }).collect();
-        let _ = write!(err, "\r[{bar}] {} %", (records * 100 / self.planned).min(100));
+        let _ = write!(
+            err,
+            "\r[{bar}] {} %",
+            (records * 100 / self.planned).min(100)
+        );
     }
 }
 
@@ -283,7 +274,10 @@ fn show(answer: &Answer, p: &mut Printer) -> Result<(), AdminError> {
     ];
     p.table(&["", " before", " after"], &rows)?;
     if !answer.dry_run && done.records > 0 && answer.file_bytes_after == answer.file_bytes_before {
-        p.field("space", "free inside the file, for what comes; --shrink gives it back")?;
+        p.field(
+            "space",
+            "free inside the file, for what comes; --shrink gives it back",
+        )?;
     }
     Ok(())
 }
