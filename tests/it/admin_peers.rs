@@ -100,6 +100,20 @@ fn nothing_but_the_fingerprint_typed_at_the_question_is_consent() {
 }
 
 #[test]
+fn what_was_typed_before_the_prompt_stood_there_is_no_answer() {
+    let (home, bob) = (Home::new(1), Home::new(2));
+    let key = bob.key.to_string();
+    let mut terminal = Terminal::start(&admin(&home, &["peers", "add", "bob", &key]));
+    terminal.type_in(&format!("{}\n", first4(&bob)));
+    terminal.wait_for("to stop: ");
+    terminal.type_in("\n");
+    let ended = terminal.end();
+    assert_eq!(ended.code, Some(1), "{}", ended.stderr);
+    assert!(ended.stderr.contains("not confirmed"), "{}", ended.stderr);
+    assert_eq!(home.peers(), json!({}));
+}
+
+#[test]
 fn without_a_terminal_and_in_an_agents_shell_nobody_is_admitted() {
     let (home, bob) = (Home::new(1), Home::new(2));
     let key = bob.key.to_string();
