@@ -305,3 +305,6 @@ pub const DECLARED_RESULT_CHARS: usize = 2 * MAX_RESULT_BYTES_CLAUDE;
 /// Requests of a host that are worked on, or whose answers it has not read. Past it nothing more is
 /// read from it: hosts run a few tools at a time.
 pub const MAX_CALLS_IN_FLIGHT: usize = 64;
+
+/// Longest id that a bus notes about a payload without having verified it, in bytes.
+pub const MAX_HINT_BYTES: usize = 64;
