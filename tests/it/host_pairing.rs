@@ -47,6 +47,8 @@ fn news_of_pairing_comes_through_the_socket_once() {
     socket.environment(&mut command);
     let mut bob = Agent::start(command);
     bind(&mut bob, "c1");
+    // An answer from its store: the store is there.
+    bob.inbox();
     for from in 20..24 {
         stranger_knocks(&bus, from, &b, "c1", NAME, "s");
     }
@@ -79,7 +81,7 @@ fn news_of_pairing_comes_through_the_codex_queue_once() {
     let mut alice = a.start(&url(&bus), "sa");
     let codex = FakeCodex::new();
     let mut bob = codex.start(&b, &url(&bus));
-    codex_call(&mut bob, "get_my_session_id", &json!({}), THREAD);
+    codex_call(&mut bob, "receive_messages", &json!({}), THREAD);
     for from in 20..24 {
         stranger_knocks(&bus, from, &b, THREAD, NAME, "s");
     }
@@ -193,6 +195,7 @@ fn a_request_goes_to_a_session_that_runs_before_one_that_was_heard_of() {
     let mut command = b.command(&url(&bus), "sb");
     command.args(["--name", "bob"]);
     let mut bob = Agent::start(command);
+    bob.inbox();
     announced(&bus, "sb");
     announce(&bus, 0x0b, "b-sleeper", "bob", ten_minutes_ago);
     let mut alice = Agent::start_with_user(a.command(&url(&bus), "sa"), agreeable());
