@@ -46,6 +46,13 @@ mod golden;
 mod host_claude;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod host_codex;
+#[cfg(all(
+    target_os = "linux",
+    feature = "agent",
+    feature = "bus",
+    feature = "cli"
+))]
+mod host_pairing;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod host_pull;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
@@ -69,6 +76,8 @@ mod keygen;
 ))]
 mod kill;
 mod lexer;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod mcp_bounds;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod mcp_consent;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
