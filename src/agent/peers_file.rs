@@ -31,7 +31,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Map, Value};
 
-use self::disk::{full_path, lock_path, replace, stage, staged, unstage};
+pub(crate) use self::disk::full_path;
+use self::disk::{lock_path, replace, stage, staged, unstage};
 use self::text::{is_same, merged};
 use super::ledger::{Ledger, LedgerError};
 use crate::crypto::hash::sha256;

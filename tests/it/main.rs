@@ -36,6 +36,10 @@ mod host_claude;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod host_codex;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod host_doctor;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod host_flags;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod host_pull;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod host_setup;
