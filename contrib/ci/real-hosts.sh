@@ -14,6 +14,7 @@
 #   claude-clear     after /clear the server serves the new conversation
 #   claude-plugin    the plugin validates, loads with --plugin-dir, wakes and answers
 #   claude-form      the form of the host shows the key and admits a peer
+#   codex-form       the same in Codex
 #   codex-queue      mail wakes an idle thread through `codex queue`; it reads and answers
 set -eu
 cd "$(dirname "$0")/../.."

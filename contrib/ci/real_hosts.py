@@ -139,31 +139,29 @@ def claude_plugin(world):
         terminal.close()
 
 
+def listed(world, key):
+    with open(world.home + "/.config/interlink/peers.json") as f:
+        return key in f.read()
+
+
 def claude_form(world):
     """A form of the host admits a peer; an answer to it that is no leaves the list as it is."""
     key = world.keygen(world.dir)
     world.model.script["admit the newcomer"] = ("add_peer", {"petname": "newcomer", "key": key})
     terminal = start_claude(world, "inbox")
-    peers = world.home + "/.config/interlink/peers.json"
-
-    def listed():
-        with open(peers) as f:
-            return key in f.read()
-
     try:
         prompt(world, terminal, "admit the newcomer")
         terminal.until("the question of the host", lambda: "proceed?" in terminal.screen(), 30)
         terminal.enter()
         terminal.until("the form", lambda: "Your decision" in terminal.screen(), 30)
         # What is to be compared is shown, not folded away.
-        flat = re.sub(r"\s+", "", terminal.screen())
-        form = flat[flat.rindex("requestsyourinput"):]
+        form = terminal.shown().split("requestsyourinput")[-1]
         assert f"Key:{key}Fingerprint:{key[:8]}" in form, form
         assert "newcomer" in form, form
-        assert not listed()
+        assert not listed(world, key)
         right, down = b"\x1b[C", b"\x1b[B"
         terminal.keys(right, down, b" ", down, b"\r")
-        terminal.until("the list", listed, 20)
+        terminal.until("the list", lambda: listed(world, key), 20)
     finally:
         terminal.close()
 
@@ -219,36 +217,70 @@ def readme(world):
         assert sh(line).strip(), line
 
 
-def codex_queue(world):
-    """A notice queued by `codex queue` begins a turn."""
+def start_codex(world, policy):
+    """Codex in its terminal, after its first turn; how to end it."""
     path = world.home + "/.codex/config.toml"
     with open(path) as f:
         wired = f.read()
     program = world.modules + "/@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex"
     with open(path, "w") as f:
-        f.write('model = "scripted"\nmodel_provider = "scripted"\napproval_policy = "never"\n'
+        f.write(f'model = "scripted"\nmodel_provider = "scripted"\napproval_policy = "{policy}"\n'
                 'check_for_update_on_startup = false\n\n'
                 '[model_providers.scripted]\nname = "scripted"\nwire_api = "responses"\n'
                 f'base_url = "{world.model.url}/v1"\nenv_key = "SCRIPTED_KEY"\n\n'
                 f'[projects."{world.work}"]\ntrust_level = "trusted"\n\n' + wired)
-    os.symlink(program, world.dir + "/codex")
-    env = dict(world.env, SCRIPTED_KEY="x", CODEX_HOME=world.home + "/.codex",
-               INTERLINK_CODEX_BIN=program)
+    world.env.update(SCRIPTED_KEY="x", CODEX_HOME=world.home + "/.codex")
     # A second setup finds its block, and says where codex is.
-    env["PATH"] = world.dir + ":" + env["PATH"]
     world.setup("codex", "--codex-bin", program)
-    terminal = Terminal([program, "--dangerously-bypass-hook-trust"], env, world.work)
+    terminal = Terminal([program, "--dangerously-bypass-hook-trust"], world.env, world.work)
+
+    def end():
+        terminal.close()
+        subprocess.run([program, "daemon", "stop"], env=world.env, capture_output=True, timeout=20)
+
     try:
         terminal.pump(8)
         prompt(world, terminal, "ask for the id")
+    except BaseException:
+        end()
+        raise
+    return terminal, end
+
+
+def codex_queue(world):
+    """A notice queued by `codex queue` begins a turn; it answers though nobody can approve."""
+    terminal, end = start_codex(world, "never")
+    try:
         session = terminal.until("the roster", world.session)
         terminal.pump(3)
         world.peer.send(session, SECRET)
         answered(world, terminal)
         assert world.model.heard("notified via codex queue"), "it was not the queue that woke"
     finally:
-        terminal.close()
-        subprocess.run([program, "daemon", "stop"], env=env, capture_output=True, timeout=20)
+        end()
+
+
+def codex_form(world):
+    """The form of Codex shows the key and admits a peer."""
+    key = world.keygen(world.dir)
+    world.model.script["admit the newcomer"] = ("add_peer", {"petname": "newcomer", "key": key})
+    terminal, end = start_codex(world, "on-request")
+    try:
+        terminal.until("the roster", world.session)
+        terminal.pump(3)
+        prompt(world, terminal, "admit the newcomer")
+        terminal.until("the question of the host",
+                       lambda: "AllowtheinterlinkMCPserver" in terminal.shown(), 30)
+        terminal.enter()
+        terminal.until("the form", lambda: "Yourdecision" in terminal.shown(), 30)
+        form = terminal.shown().split("Letthispeerwritetoyouragent?")[-1]
+        for what in (f"Key:{key}", f"Fingerprint:{key[:8]}", "newcomer"):
+            assert what in form, form
+        assert not listed(world, key)
+        terminal.keys(b"\x1b[B", b"\r")
+        terminal.until("the list", lambda: listed(world, key), 20)
+    finally:
+        end()
 
 
 TESTS = {
@@ -259,6 +291,7 @@ TESTS = {
     "claude-plugin": ("plugin", claude_plugin),
     "claude-form": ("claude", claude_form),
     "codex-queue": ("codex", codex_queue),
+    "codex-form": ("codex", codex_form),
 }
 
 

@@ -161,6 +161,11 @@ def sse(events):
     return "".join(f"event: {e['type']}\ndata: {json.dumps(e)}\n\n" for e in events).encode()
 
 
+def plain(output):
+    text = output.decode("utf-8", "replace")
+    return re.sub(r"\x1b\[[0-9;?>=]*[a-zA-Z]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)|\x1b.", " ", text)
+
+
 class Terminal:
     """A program in a pseudo-terminal."""
 
@@ -212,8 +217,11 @@ class Terminal:
         raise AssertionError(f"never happened: {what}\n--- the screen:\n{self.screen()}")
 
     def screen(self):
-        text = self.output[-6000:].decode("utf-8", "replace")
-        return re.sub(r"\x1b\[[0-9;?>=]*[a-zA-Z]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)|\x1b.", " ", text)
+        return plain(self.output[-6000:])
+
+    def shown(self):
+        """All that was ever drawn, without blanks."""
+        return re.sub(r"\s+", "", plain(self.output))
 
     def close(self):
         for how in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
