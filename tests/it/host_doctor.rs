@@ -78,12 +78,18 @@ fn a_server_in_a_nearer_scope_of_claude_code_is_found() {
     place.run(&["setup", "claude"]);
     assert_eq!(place.checks("claude").len(), 1);
     let other = json!({ "mcpServers": { "interlink": {
-        "command": "/opt/interlink-mcp", "args": [], "env": { "INTERLINK_KEY": "/b/id.key" },
+        "command": "/opt/interlink-mcp", "args": [], "env": { "INTERLINK_KEY": "/b/id.key", "INTERLINK_PEERS": "/b/my peers" },
     }}});
     // The shared file of a folder above.
     place.write("project/.mcp.json", &other.to_string());
     let found = place.checks("claude");
-    assert_eq!(found.len(), 2, "{found:?}");
+    assert_eq!(found.len(), 3, "{found:?}");
+    let words = [
+        "about",
+        "id.key",
+        "doctor --key /b/id.key --peers '/b/my peers'",
+    ];
+    says(&found[2], "hint", &words);
     let words = [
         "project scope",
         ".mcp.json",

@@ -11,15 +11,19 @@ use super::{Report, Verdict};
 use crate::cli::paths;
 use crate::cli::setup::{self, Host, SERVER};
 
-/// Looks at both hosts.
-pub(super) fn look(report: &mut Report) {
+/// Looks at both hosts; `key` is whom the rest of the report is about.
+pub(super) fn look(report: &mut Report, key: &Path) {
     let folders: Vec<PathBuf> = std::env::current_dir()
         .map(|dir| dir.ancestors().map(Path::to_owned).collect())
         .unwrap_or_default();
     look_at_wiring(report, "claude", Host::Claude);
     let env = paths::process_env;
     if let Ok((servers, _)) = paths::claude_files(&env, false) {
-        look_at_claude(report, &claude_servers(&servers, &folders));
+        let servers = claude_servers(&servers, &folders);
+        look_at_claude(report, &servers);
+        if let Some(first) = servers.first().filter(|first| first.is_ours()) {
+            look_at_identity(report, first, key);
+        }
     }
     look_at_wiring(report, "codex", Host::Codex);
     if let Ok(file) = paths::codex_file(&env) {
@@ -168,6 +172,36 @@ fn look_at_claude(report: &mut Report, servers: &[Entry]) {
         );
         report.add("claude", Verdict::Hint, found, Some(&mend));
     }
+}
+
+/// Whether the server that runs here acts for somebody else than the rest of the report is about.
+fn look_at_identity(report: &mut Report, server: &Entry, key: &Path) {
+    let says = |name: &str| {
+        let value = server.says.get("env")?.get(name)?.as_str()?;
+        (!value.is_empty()).then_some(value)
+    };
+    let Some(theirs) = says("INTERLINK_KEY") else {
+        return;
+    };
+    if std::path::absolute(key).is_ok_and(|ours| ours == Path::new(theirs)) {
+        return;
+    }
+    let found = format!(
+        "in this folder the server runs with the key {theirs}; this report is about {}",
+        key.display()
+    );
+    let flags = [
+        ("INTERLINK_PEERS", "--peers"),
+        ("INTERLINK_AGENT_DB", "--db"),
+        ("INTERLINK_URL", "--url"),
+    ];
+    let mut mend = format!("interlink-mcp doctor --key {}", setup::shell_word(theirs));
+    for (name, flag) in flags {
+        if let Some(value) = says(name) {
+            mend.push_str(&format!(" {flag} {}", setup::shell_word(value)));
+        }
+    }
+    report.add("claude", Verdict::Hint, found, Some(&mend));
 }
 
 fn look_at_codex(report: &mut Report, user: &Path, folders: &[PathBuf]) {

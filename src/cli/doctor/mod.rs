@@ -109,7 +109,7 @@ pub(super) fn run(args: &DoctorArgs, patient: &Patient<'_>) -> io::Result<bool> 
         look_at_store(&mut report, (patient.store)(&key), &listed);
     }
     look_at_relays(&mut report, patient.url);
-    hosts::look(&mut report);
+    hosts::look(&mut report, &patient.key);
     let text = if args.json {
         serde_json::to_string_pretty(&report)? + "\n"
     } else {

@@ -111,7 +111,8 @@ impl Wiring {
     }
 }
 
-fn shell_word(text: &str) -> String {
+/// A word as a shell reads it back.
+pub(super) fn shell_word(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@%".contains(c);
     if !text.is_empty() && text.chars().all(plain) {
         text.to_owned()
