@@ -31,9 +31,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Map, Value};
 
+pub(crate) use self::disk::full_path;
 pub use self::error::PeersFileError;
 
-use self::disk::{full_path, lock_path, replace, stage, staged, unstage};
+use self::disk::{lock_path, replace, stage, staged, unstage};
 use self::text::{is_same, merged};
 use super::ledger::{Ledger, LedgerError};
 use crate::crypto::hash::sha256;

@@ -46,6 +46,10 @@ mod golden;
 mod host_claude;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod host_codex;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod host_doctor;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod host_flags;
 #[cfg(all(
     target_os = "linux",
     feature = "agent",
