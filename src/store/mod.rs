@@ -21,6 +21,8 @@ pub mod inspect;
 mod layout;
 mod line;
 mod migrate;
+#[cfg(all(test, shuttle))]
+mod model;
 mod open;
 mod overlay;
 mod owner;
@@ -29,12 +31,11 @@ mod redb_tables;
 mod replay;
 mod snapshot;
 mod stage;
+mod sync;
 pub mod verify;
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
-use std::thread::JoinHandle;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 pub use backup::{CopyError, copy_to, shrink};
@@ -59,6 +60,9 @@ use commit::{Committer, Job};
 use compactor::Request;
 use line::{Line, Refused};
 use open::Engine;
+use sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use sync::thread::JoinHandle;
+use sync::{Condvar, Mutex, MutexGuard, RwLock};
 
 /// Called by the writer thread with the records of each transaction once they are durable, before
 /// their commands are answered. MUST NOT block.
@@ -277,7 +281,10 @@ impl<D: Domain> Store<D> {
             }
             *slot = Some(request);
         }
-        self.work.nudge();
+        if !self.work.nudge() {
+            // The writer may have ended before it could see the request.
+            lock(&self.shared.compaction).take();
+        }
         Ok(answer)
     }
 
