@@ -6,4 +6,4 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 export RUSTFLAGS="${RUSTFLAGS:-} --cfg shuttle"
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/model
-cargo test --lib --no-default-features --features testkit -- store::model --nocapture
+cargo test --lib --no-default-features --features testkit -- store::tests::model --nocapture

@@ -21,8 +21,6 @@ pub mod inspect;
 mod layout;
 mod line;
 mod migrate;
-#[cfg(all(test, shuttle))]
-mod model;
 mod open;
 mod overlay;
 mod owner;
@@ -32,6 +30,8 @@ mod replay;
 mod snapshot;
 mod stage;
 mod sync;
+#[cfg(all(test, shuttle))]
+mod tests;
 pub mod verify;
 
 use std::path::PathBuf;

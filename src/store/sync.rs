@@ -1,5 +1,5 @@
 //! What the store's threads meet at. With `--cfg shuttle` the model checker's stand-ins, which try
-//! one interleaving after the other (`model.rs`); otherwise the standard library's.
+//! one interleaving after the other (`tests/model.rs`); otherwise the standard library's.
 
 #[cfg(not(shuttle))]
 pub(super) use std::{

@@ -12,10 +12,14 @@ use std::time::Duration;
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, Runner, thread};
 
-use super::verify::verify;
-use super::{CommandError, CompactError, Cut, Location, OpenOptions, Store, SubmitError};
 use crate::domain::decide::bus::{Bus, BusCommand, BusReply};
+use crate::store::verify::verify;
+use crate::store::{
+    CommandError, CompactError, Compaction, Cut, Location, OpenOptions, Receipt, Store, SubmitError,
+};
+#[cfg(test)]
 use crate::testkit::sample::{WIDE_LIMITS, enqueue, payload};
+#[cfg(test)]
 use crate::testkit::{Disk, FakeClock};
 use crate::types::seq::Seq;
 use crate::types::time::UnixMillis;
@@ -58,7 +62,7 @@ fn send(store: &Store<Bus>, sender: u64) -> Vec<Seq> {
         me: queue,
         seqs: promised.iter().take(1).copied().collect(),
     };
-    match store.submit(ack).map(super::Receipt::wait) {
+    match store.submit(ack).map(Receipt::wait) {
         Ok(Ok(done)) => assert_eq!(done.reply, BusReply::Acked { acked: 1 }),
         Ok(Err(CommandError::Closed)) | Err(SubmitError::Closed) => {}
         other => panic!("{:?}", other.is_ok()),
@@ -70,7 +74,7 @@ fn compact(store: &Store<Bus>) {
     for _ in 0..2 {
         match store
             .compact(Cut::ALL, Duration::ZERO)
-            .map(super::Compaction::wait)
+            .map(Compaction::wait)
         {
             Ok(Ok(_)) | Err(CompactError::Running) => {}
             Ok(Err(CompactError::Unwritable { .. })) => {}
