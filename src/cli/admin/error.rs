@@ -113,6 +113,9 @@ pub(super) enum AdminError {
     #[error("{text:?} fits several keys")]
     Ambiguous { text: String },
     #[cfg(feature = "agent")]
+    #[error(transparent)]
+    Import(#[from] super::import::ImportError),
+    #[cfg(feature = "agent")]
     #[error("erasing cannot be undone")]
     NotConfirmed,
     #[cfg(feature = "agent")]
@@ -154,6 +157,8 @@ impl AdminError {
             AdminError::Endpoint(_) => Exit::StoreInUse,
             #[cfg(feature = "agent")]
             AdminError::Held(_) => Exit::StoreInUse,
+            #[cfg(feature = "agent")]
+            AdminError::Import(e) => e.exit(),
             #[cfg(feature = "agent")]
             AdminError::Relays(_)
             | AdminError::Petname { .. }
@@ -230,6 +235,7 @@ impl AdminError {
             AdminError::NobodyAsks { .. } | AdminError::NoConflict { .. } => {
                 "`interlink-admin pair list` shows what waits"
             }
+            AdminError::Import(e) => return e.next(),
             AdminError::NameNeeded => "choose one with --petname NAME",
             AdminError::Ambiguous { .. } => "give the whole key",
             _ => return None,

@@ -97,9 +97,21 @@ pub(super) enum TerminalError {
 /// Asks on the terminal. True: what was typed is the beginning of the fingerprint.
 pub(super) fn confirm(question: &Question<'_>, shell: Shell) -> Result<bool, TerminalError> {
     shell.check()?;
+    let line = ask(&text(question))?;
+    Ok(is_yes(line.trim(), &question.key))
+}
+
+/// Asks on the terminal about what a text says. True: `yes` was typed.
+pub(super) fn agree(text: &str) -> Result<bool, TerminalError> {
+    let line = ask(&format!("{text}Type yes to go on, anything else to stop: "))?;
+    Ok(line.trim() == "yes")
+}
+
+/// The line that is typed after a text was shown.
+fn ask(text: &str) -> Result<String, TerminalError> {
     let mut terminal = open().map_err(TerminalError::None)?;
     terminal
-        .write_all(text(question).as_bytes())
+        .write_all(text.as_bytes())
         .and_then(|()| terminal.flush())
         .map_err(TerminalError::Io)?;
     drain(&terminal).map_err(TerminalError::Io)?;
@@ -107,7 +119,7 @@ pub(super) fn confirm(question: &Question<'_>, shell: Shell) -> Result<bool, Ter
     BufReader::new(terminal.take(MAX_LINE))
         .read_line(&mut line)
         .map_err(TerminalError::Io)?;
-    Ok(is_yes(line.trim(), &question.key))
+    Ok(line)
 }
 
 fn is_yes(typed: &str, key: &PublicKey) -> bool {

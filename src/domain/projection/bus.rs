@@ -107,7 +107,8 @@ impl Projection<BusEvent> for Pending {
             | BusEvent::Unregistered(_)
             | BusEvent::PresenceExpired(_)
             | BusEvent::PresenceSigned(_)
-            | BusEvent::PresenceForgotten(_) => {}
+            | BusEvent::PresenceForgotten(_)
+            | BusEvent::QueueImported(_) => {}
         }
         Ok(())
     }
@@ -157,7 +158,8 @@ impl Projection<BusEvent> for Drops {
             | BusEvent::Unregistered(_)
             | BusEvent::PresenceExpired(_)
             | BusEvent::PresenceSigned(_)
-            | BusEvent::PresenceForgotten(_) => return Ok(()),
+            | BusEvent::PresenceForgotten(_)
+            | BusEvent::QueueImported(_) => return Ok(()),
         };
         let key = counter.key();
         let row: DropsRow = get_row(tables, TableId::Drops, &key)?.unwrap_or_default();
@@ -215,7 +217,8 @@ impl Projection<BusEvent> for Roster {
             | BusEvent::Dropped(_)
             | BusEvent::BodyLost(_)
             | BusEvent::PresenceSigned(_)
-            | BusEvent::PresenceForgotten(_) => {}
+            | BusEvent::PresenceForgotten(_)
+            | BusEvent::QueueImported(_) => {}
         }
         Ok(())
     }
@@ -268,7 +271,8 @@ impl Projection<BusEvent> for PresenceTimes {
             | BusEvent::Seen(_)
             | BusEvent::Unregistered(_)
             | BusEvent::PresenceExpired(_)
-            | BusEvent::BodyLost(_) => {}
+            | BusEvent::BodyLost(_)
+            | BusEvent::QueueImported(_) => {}
         }
         Ok(())
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::directory::DirectoryCommand;
 use super::host::HostCommand;
+use super::import::{Fate, ImportCommand};
 use super::pairing::command::{PairingCommand, PairingRefusal, PairingReply};
 use crate::domain::machine::notice::NoticeStep;
 use crate::event::agent::{AttemptError, MailKind, MailStatus, NoticePath, Origin};
@@ -336,6 +337,8 @@ pub enum AgentCommand {
     Pairing(PairingCommand),
     /// What is remembered of others, and what is not to be any more.
     Directory(DirectoryCommand),
+    /// Take over another program's state. Answer: [`AgentReply::TakenOver`].
+    Import(ImportCommand),
 }
 
 /// What became of an arriving message.
@@ -423,6 +426,8 @@ pub enum AgentReply {
     },
     /// Something about pairing.
     Pairing(PairingReply),
+    /// What became of each thing of an import, in its order.
+    TakenOver(Vec<Fate>),
 }
 
 /// Why an identity's store refuses a command. Nothing was written.

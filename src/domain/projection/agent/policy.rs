@@ -112,7 +112,8 @@ impl Projection<AgentEvent> for Peers {
             | AgentEvent::PeersFileAdopted(_)
             | AgentEvent::LeaseTaken(_)
             | AgentEvent::LeaseReleased(_)
-            | AgentEvent::HostChanged(_) => {}
+            | AgentEvent::HostChanged(_)
+            | AgentEvent::Imported(_) => {}
         }
         Ok(())
     }
@@ -180,7 +181,8 @@ impl Projection<AgentEvent> for PeersFile {
             | AgentEvent::PeersPublished(_)
             | AgentEvent::LeaseTaken(_)
             | AgentEvent::LeaseReleased(_)
-            | AgentEvent::HostChanged(_) => {}
+            | AgentEvent::HostChanged(_)
+            | AgentEvent::Imported(_) => {}
         }
         Ok(())
     }
@@ -251,7 +253,8 @@ impl Projection<AgentEvent> for Sessions {
             | AgentEvent::PeerRemoved(_)
             | AgentEvent::PeersPublished(_)
             | AgentEvent::PeersFileAdopted(_)
-            | AgentEvent::HostChanged(_) => return Ok(()),
+            | AgentEvent::HostChanged(_)
+            | AgentEvent::Imported(_) => return Ok(()),
         };
         let key = session.as_str().as_bytes();
         let old: Option<SessionRow> = get_row(tables, TableId::Sessions, key)?;
