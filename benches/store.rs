@@ -72,6 +72,7 @@ impl Bench {
             to: to.clone(),
             sha256: sha256(&body),
             payload: body.into(),
+            msg_id: String::new(),
             limits: LIMITS,
         };
         (to, self.store.submit(command).expect("room in the line"))

@@ -39,6 +39,12 @@ macro_rules! tables {
                 match self { $(TableId::$name => $text,)* }
             }
 
+            /// Name of the table with the rows as they were at the compaction point.
+            #[must_use]
+            pub const fn base_name(self) -> &'static str {
+                match self { $(TableId::$name => concat!("base/", $text),)* }
+            }
+
             /// The store that has this table.
             #[must_use]
             pub const fn store(self) -> StoreKind {

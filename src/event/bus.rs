@@ -18,6 +18,34 @@ pub struct Enqueued {
     pub len: u32,
     /// SHA-256 of the payload as stored (keys sorted, duplicates collapsed).
     pub sha256: [u8; 32],
+    /// The id that the payload gives itself (its member `msg_id`), so that a message can be followed
+    /// through the log; a hint that nobody has verified. Empty where there is none, or where it is
+    /// not 1 to [`MAX_HINT_BYTES`](crate::types::limit::MAX_HINT_BYTES) printable ASCII characters,
+    /// and in records of version 1.
+    pub msg_id: String,
+}
+
+/// Version 1 of [`Enqueued`]; frozen.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EnqueuedV1 {
+    /// Queue name.
+    pub to: String,
+    /// Length of the payload in bytes.
+    pub len: u32,
+    /// SHA-256 of the payload as stored.
+    pub sha256: [u8; 32],
+}
+
+impl From<EnqueuedV1> for Enqueued {
+    fn from(old: EnqueuedV1) -> Enqueued {
+        let EnqueuedV1 { to, len, sha256 } = old;
+        Enqueued {
+            to,
+            len,
+            sha256,
+            msg_id: String::new(),
+        }
+    }
 }
 
 /// A reader acknowledged these messages; their bodies are gone with this record.
@@ -141,7 +169,7 @@ pub struct QueueImported {
 }
 
 macro_rules! bus_events {
-    ($($name:ident),* $(,)?) => {
+    ($($name:ident $(: $($version:literal = $old:ident),+)?),* $(,)?) => {
         /// An event of a bus store.
         #[derive(Clone, Debug, PartialEq)]
         pub enum BusEvent {
@@ -168,7 +196,10 @@ macro_rules! bus_events {
                     return Err(DecodeEventError::ForeignDomain { name });
                 }
                 match (kind, version) {
-                    $((EventKind::$name, 1) => body::decode(payload)
+                    $($($((EventKind::$name, $version) => body::decode::<$old>(payload)
+                        .map(|old| BusEvent::$name(old.into()))
+                        .map_err(|source| DecodeEventError::Body { name, source }),)+)?
+                    (EventKind::$name, v) if v == EventKind::$name.version() => body::decode(payload)
                         .map(BusEvent::$name)
                         .map_err(|source| DecodeEventError::Body { name, source }),)*
                     _ => Err(DecodeEventError::UnknownVersion { name, version }),
@@ -183,7 +214,7 @@ macro_rules! bus_events {
 }
 
 bus_events!(
-    Enqueued,
+    Enqueued: 1 = EnqueuedV1,
     Acked,
     Dropped,
     Announced,
@@ -201,6 +232,7 @@ fn bus_json(event: &BusEvent) -> serde_json::Value {
     match event {
         BusEvent::Enqueued(e) => json!({
             "to": e.to, "len": e.len, "sha256": data_encoding::HEXLOWER.encode(&e.sha256),
+            "msg_id": e.msg_id,
         }),
         BusEvent::Acked(e) => json!({ "seqs": e.seqs }),
         BusEvent::Dropped(e) => json!({ "seqs": e.seqs, "reason": e.reason.name() }),

@@ -69,7 +69,7 @@ macro_rules! kinds {
 
 kinds! {
     /// A message entered a queue.
-    Enqueued = 1, 1, "enqueued", Bus;
+    Enqueued = 1, 2, "enqueued", Bus;
     /// A reader acknowledged messages.
     Acked = 2, 1, "acked", Bus;
     /// Messages left their queue unread: overflow or expiry.

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use redb::{TransactionError, WriteTransaction};
 
+use super::compactor::Compactor;
 use super::error::CommandError;
 use super::guard::guarded;
 use super::line::{Line, Turn};
@@ -71,9 +72,10 @@ struct Staged<D: Domain> {
 }
 
 pub(super) struct Committer<D: Domain> {
-    shared: Arc<Shared<D>>,
-    options: OpenOptions,
-    clock: Arc<dyn Clock>,
+    pub(super) shared: Arc<Shared<D>>,
+    pub(super) options: OpenOptions,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) compactor: Compactor,
     listener: Option<CommitListener<D::Event>>,
     owner: OwnerHint,
 }
@@ -94,6 +96,7 @@ impl<D: Domain> Committer<D> {
             shared,
             options,
             clock,
+            compactor: Compactor::default(),
             listener,
             owner,
         }
@@ -113,12 +116,14 @@ impl<D: Domain> Committer<D> {
         let mut dirty = false;
         let mut last = 0;
         loop {
-            let idle = self.options.checkpoint_idle.filter(|_| dirty);
-            let (jobs, open) = match line.next(idle, last) {
+            let (jobs, open) = match line.next(self.nap(dirty), last) {
                 Turn::Batch { jobs, open } => (jobs, open),
                 Turn::Idle => {
-                    self.checkpoint();
-                    dirty = false;
+                    dirty |= self.compact_idle(line);
+                    if dirty && self.options.checkpoint_idle.is_some() && line.is_quiet() {
+                        self.checkpoint();
+                        dirty = false;
+                    }
                     continue;
                 }
                 Turn::Closed => break,
@@ -126,12 +131,16 @@ impl<D: Domain> Committer<D> {
             last = jobs.len();
             let weight: usize = jobs.iter().map(|job| job.weight).sum();
             let jobs = self.still_wanted(jobs);
-            let commits = self.shared.commits.load(Ordering::Relaxed);
+            let head = self.shared.head();
             self.commit_batch(jobs);
-            dirty |= self.shared.commits.load(Ordering::Relaxed) != commits;
+            let appended = self.shared.head().0.saturating_sub(head.0);
+            dirty |= appended > 0;
             self.shared
                 .waiting_bytes
                 .fetch_sub(weight, Ordering::AcqRel);
+            if self.options.retention.is_some() {
+                self.compact_between(appended);
+            }
             if !open {
                 break;
             }
@@ -263,7 +272,7 @@ impl<D: Domain> Committer<D> {
 
     /// Ends writing. The engine refuses all access through a handle that saw an error, so reads go
     /// on through one of their own.
-    fn turn_read_only(&self, reason: &str) {
+    pub(super) fn turn_read_only(&self, reason: &str) {
         *lock(&self.shared.health) = Health::ReadOnly {
             reason: reason.to_owned(),
         };
@@ -295,7 +304,7 @@ impl<D: Domain> Committer<D> {
         Ok(staged)
     }
 
-    fn begin(&mut self) -> Result<WriteTransaction, Failure> {
+    pub(super) fn begin(&mut self) -> Result<WriteTransaction, Failure> {
         let engine = self.shared.engine();
         let Some(Engine::Writer(db)) = engine.as_deref() else {
             return Err(Failure::Storage {

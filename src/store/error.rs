@@ -60,6 +60,14 @@ pub enum OpenError {
         /// The path.
         path: PathBuf,
     },
+    /// The store is of an older format and could not be copied before it is migrated.
+    #[error("{path} cannot be written: {reason}; the store was not changed")]
+    Backup {
+        /// Path of the copy.
+        path: PathBuf,
+        /// What went wrong.
+        reason: String,
+    },
     /// The engine failed.
     #[error("storage engine on {path}: {reason}")]
     Engine {

@@ -24,10 +24,18 @@ pub(super) const META_KIND: &str = "kind";
 /// `meta`: position at which the projections were last rebuilt, u64 little endian. Since then rows
 /// and records were written together.
 pub(super) const META_APPLIED: &str = "applied_seq";
+/// `meta`: the compaction point, u64 little endian: every record up to it lives on in the base rows
+/// only. 0 while nothing was compacted.
+pub(super) const META_BASE: &str = "base_seq";
 /// `meta`: prefix of a projection's version, u16 little endian.
 pub(super) const META_PROJECTION: &str = "projection/";
 
 /// A projection's table.
 pub(super) fn rows(table: TableId) -> TableDefinition<'static, &'static [u8], &'static [u8]> {
     TableDefinition::new(table.name())
+}
+
+/// The rows that a projection's table had at the compaction point.
+pub(super) fn base_rows(table: TableId) -> TableDefinition<'static, &'static [u8], &'static [u8]> {
+    TableDefinition::new(table.base_name())
 }

@@ -53,6 +53,8 @@ struct State<D: Domain> {
     open: bool,
     /// For how many commands the writer sleeps; 0 while it is awake.
     wanted: usize,
+    /// Whether the writer is to look around though no command came.
+    nudged: bool,
 }
 
 /// Commands on their way to the writer, in the order in which they were handed in.
@@ -68,6 +70,7 @@ impl<D: Domain> Line<D> {
                 jobs: VecDeque::new(),
                 open: true,
                 wanted: 0,
+                nudged: false,
             }),
             ready: Condvar::new(),
         }
@@ -93,6 +96,17 @@ impl<D: Domain> Line<D> {
         Ok(())
     }
 
+    /// Lets the writer look around: its next turn is [`Turn::Idle`] unless commands wait.
+    pub(super) fn nudge(&self) {
+        lock(&self.state).nudged = true;
+        self.ready.notify_one();
+    }
+
+    /// Whether no command waits and more may come.
+    pub(super) fn is_quiet(&self) -> bool {
+        lock(&self.state).is_quiet()
+    }
+
     /// Takes nothing more. What waits is still committed by [`next`](Line::next).
     pub(super) fn close(&self) {
         lock(&self.state).open = false;
@@ -109,7 +123,7 @@ impl<D: Domain> Line<D> {
     /// in the previous batch.
     pub(super) fn next(&self, idle: Option<Duration>, last: usize) -> Turn<D> {
         let until = Instant::now() + YIELD;
-        while lock(&self.state).is_quiet() && Instant::now() < until {
+        while self.is_quiet() && Instant::now() < until {
             thread::yield_now();
         }
         self.sleep(1, idle);
@@ -117,6 +131,7 @@ impl<D: Domain> Line<D> {
             self.sleep(last.min(MAX_BATCH_COMMANDS), Some(GATHER));
         }
         let mut state = lock(&self.state);
+        state.nudged = false;
         let mut jobs = Vec::new();
         let mut bytes = 0;
         while jobs.len() < MAX_BATCH_COMMANDS && bytes < MAX_BATCH_BYTES {
@@ -140,7 +155,7 @@ impl<D: Domain> Line<D> {
     fn sleep(&self, wanted: usize, longest: Option<Duration>) {
         let until = longest.map(|longest| Instant::now() + longest);
         let mut state = lock(&self.state);
-        while state.open && state.jobs.len() < wanted {
+        while state.open && !state.nudged && state.jobs.len() < wanted {
             state.wanted = wanted;
             state = match until.map(|until| until.saturating_duration_since(Instant::now())) {
                 Some(Duration::ZERO) => break,

@@ -6,14 +6,16 @@ use super::layout::{META, META_FORMAT};
 
 #[path = "../../migrations/m0001_initial.rs"]
 mod m0001_initial;
+#[path = "../../migrations/m0002_base.rs"]
+mod m0002_base;
 
 /// The store format that this program writes.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 type Step = fn(&WriteTransaction, &str) -> Result<(), redb::Error>;
 
 /// The step to each format, in order: the first leads from nothing to format 1.
-const STEPS: [Step; FORMAT as usize] = [m0001_initial::up];
+const STEPS: [Step; FORMAT as usize] = [m0001_initial::up, m0002_base::up];
 
 /// Brings a store from format `from` to [`FORMAT`] inside one transaction.
 pub(super) fn run(txn: &WriteTransaction, from: u32, kind: &str) -> Result<(), redb::Error> {

@@ -9,9 +9,12 @@
 //! - [`PublicBus`]: the file of the public program's bus, for moving house.
 //! - [`inspect`]: a store in the words of people. - `overlay`: reading a file that must not be changed.
 
+mod backup;
 #[cfg(feature = "testkit")]
 mod boxed;
 mod commit;
+mod compact;
+mod compactor;
 mod dir;
 mod error;
 mod guard;
@@ -36,7 +39,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+pub use backup::{CopyError, copy_to, shrink};
 pub use commit::Committed;
+pub use compact::{CompactError, Compacted, Cut, LogSize, Retention};
+pub use compactor::Compaction;
 pub use dir::create_private_dir;
 pub use error::{CommandError, OpenError, ReadError, SubmitError};
 pub use migrate::FORMAT;
@@ -53,6 +59,7 @@ use crate::types::limit::MAX_WAITING_BYTES;
 use crate::types::seq::Seq;
 use crate::types::time::Clock;
 use commit::{Committer, Job};
+use compactor::Request;
 use line::{Line, Refused};
 use open::Engine;
 
@@ -81,6 +88,7 @@ struct Shared<D: Domain> {
     tail: (Mutex<()>, Condvar),
     waiting_bytes: AtomicUsize,
     commits: AtomicU64,
+    compaction: Mutex<Option<Request>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -139,6 +147,7 @@ impl<D: Domain> Store<D> {
             tail: (Mutex::new(()), Condvar::new()),
             waiting_bytes: AtomicUsize::new(0),
             commits: AtomicU64::new(0),
+            compaction: Mutex::new(None),
         });
         let path = match &options.location {
             Location::File(path) => Some(path.clone()),
@@ -254,6 +263,25 @@ impl<D: Domain> Store<D> {
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
         }
+    }
+
+    /// Folds the oldest records into the base rows, between the commands that come meanwhile, for
+    /// `within` at most. What the answer counts is durable.
+    ///
+    /// # Errors
+    ///
+    /// [`CompactError`].
+    pub fn compact(&self, cut: Cut, within: Duration) -> Result<Compaction, CompactError> {
+        let (request, answer) = Request::new(cut, within);
+        {
+            let mut slot = lock(&self.shared.compaction);
+            if slot.is_some() {
+                return Err(CompactError::Running);
+            }
+            *slot = Some(request);
+        }
+        self.work.nudge();
+        Ok(answer)
     }
 
     /// Whether the store takes writes, and if not, why.

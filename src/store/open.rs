@@ -16,12 +16,13 @@ use redb::{
 
 #[cfg(feature = "testkit")]
 use super::boxed;
+use super::compact::Retention;
 use super::dir::{create_private_dir, parent, sync_dir};
 use super::error::{OpenError, ReadError, engine};
 use super::layout::{META, META_FORMAT, META_KIND};
 use super::overlay::Overlay;
 use super::snapshot::{Snapshot, guarded as guarded_read};
-use super::{guard, migrate, owner, replay};
+use super::{backup, guard, migrate, owner, replay};
 use crate::domain::Domain;
 use crate::types::seq::Seq;
 
@@ -71,6 +72,10 @@ pub struct OpenOptions {
     /// After this long without work, save what spares the next open a repair (one more commit, with
     /// two syncs). For exclusive stores; every commit of a shared one does that anyway.
     pub checkpoint_idle: Option<Duration>,
+    /// Copy the file to `<file>.bak-vN` before it is brought from format N to the current one.
+    pub backup: bool,
+    /// How much history is kept; `None`: all of it. What exceeds it is compacted by and by.
+    pub retention: Option<Retention>,
 }
 
 impl OpenOptions {
@@ -84,6 +89,8 @@ impl OpenOptions {
             deadline: Duration::from_secs(5),
             rebuild: false,
             checkpoint_idle: None,
+            backup: true,
+            retention: None,
         }
     }
 
@@ -177,6 +184,11 @@ fn open_now<D: Domain>(options: &OpenOptions) -> Result<Opened<D>, OpenError> {
         reason: e.to_string(),
     };
     let prepared = guarded(&path, || {
+        if let Location::File(file) = &options.location
+            && options.backup
+        {
+            backup::before_migration(&db, file)?;
+        }
         let txn = db.begin_write().map_err(|e| failed(e.into()))?;
         let migrated = check_meta::<D>(&txn, &path)?;
         let (head, changed) = replay::catch_up::<D>(&txn, options.rebuild).map_err(corrupt)?;
@@ -382,7 +394,7 @@ pub(super) fn frozen(path: &Path, bytes: impl super::overlay::ReadAt) -> Result<
     })
 }
 
-fn database_error(path: &Path, e: DatabaseError) -> OpenError {
+pub(super) fn database_error(path: &Path, e: DatabaseError) -> OpenError {
     let path = path.to_owned();
     match e {
         DatabaseError::DatabaseAlreadyOpen | DatabaseError::LockProtocolMismatch => {

@@ -3,7 +3,10 @@
 use std::cell::OnceCell;
 use std::ops::{Bound, ControlFlow};
 
-use redb::{ReadTransaction, ReadableTable, Table, TableError as RedbTableError, WriteTransaction};
+use redb::{
+    ReadTransaction, ReadableTable, Table, TableDefinition, TableError as RedbTableError,
+    WriteTransaction,
+};
 
 use super::error::backend;
 use super::layout;
@@ -12,22 +15,45 @@ use crate::event::kind::StoreKind;
 
 type Rows<'txn> = Table<'txn, &'static [u8], &'static [u8]>;
 
+/// As of when rows are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rowset {
+    /// At the head of the log.
+    Live,
+    /// At the compaction point.
+    Base,
+}
+
+impl Rowset {
+    fn definition(self, table: TableId) -> TableDefinition<'static, &'static [u8], &'static [u8]> {
+        match self {
+            Rowset::Live => layout::rows(table),
+            Rowset::Base => layout::base_rows(table),
+        }
+    }
+}
+
 /// The tables of one write transaction. redb refuses to open a table twice, so each is opened
 /// once, here, when it is first needed: opening costs a look-up, and most batches touch few tables.
 pub(super) struct WriteTables<'txn> {
     txn: &'txn WriteTransaction,
+    rowset: Rowset,
     tables: Vec<(TableId, OnceCell<Rows<'txn>>)>,
 }
 
 impl<'txn> WriteTables<'txn> {
     /// The tables of a kind of store; they are created when they are first needed.
-    pub(super) fn new(txn: &'txn WriteTransaction, kind: StoreKind) -> Self {
+    pub(super) fn new(txn: &'txn WriteTransaction, kind: StoreKind, rowset: Rowset) -> Self {
         let ids = TableId::ALL.iter().copied();
         let tables = ids
             .filter(|id| id.store() == kind)
             .map(|id| (id, OnceCell::new()))
             .collect();
-        WriteTables { txn, tables }
+        WriteTables {
+            txn,
+            rowset,
+            tables,
+        }
     }
 
     fn table(&self, id: TableId) -> Result<&Rows<'txn>, TableError> {
@@ -39,7 +65,10 @@ impl<'txn> WriteTables<'txn> {
         if let Some(rows) = cell.get() {
             return Ok(rows);
         }
-        let rows = self.txn.open_table(layout::rows(id)).map_err(backend)?;
+        let rows = self
+            .txn
+            .open_table(self.rowset.definition(id))
+            .map_err(backend)?;
         Ok(cell.get_or_init(|| rows))
     }
 
@@ -105,11 +134,14 @@ impl Tables for WriteTables<'_> {
 }
 
 /// The tables of one read transaction. A table that does not exist is empty.
-pub(super) struct ReadTables<'txn>(pub(super) &'txn ReadTransaction);
+pub(super) struct ReadTables<'txn> {
+    pub(super) txn: &'txn ReadTransaction,
+    pub(super) rowset: Rowset,
+}
 
 impl TableReader for ReadTables<'_> {
     fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, TableError> {
-        match self.0.open_table(layout::rows(table)) {
+        match self.txn.open_table(self.rowset.definition(table)) {
             Ok(rows) => {
                 let value = rows.get(key).map_err(backend)?;
                 Ok(value.map(|v| v.value().to_vec()))
@@ -126,7 +158,7 @@ impl TableReader for ReadTables<'_> {
         to: Bound<&[u8]>,
         visit: Visit<'_>,
     ) -> Result<(), TableError> {
-        match self.0.open_table(layout::rows(table)) {
+        match self.txn.open_table(self.rowset.definition(table)) {
             Ok(rows) => scan_table(&rows, from, to, visit),
             Err(RedbTableError::TableDoesNotExist(_)) => Ok(()),
             Err(e) => Err(backend(e)),

@@ -4,8 +4,8 @@ use std::ops::{Bound, ControlFlow};
 
 use redb::{ReadableTable, Table, WriteTransaction};
 
-use super::layout::{BODIES, LOG, META, META_APPLIED, META_PROJECTION};
-use super::redb_tables::WriteTables;
+use super::layout::{BODIES, LOG, META, META_APPLIED, META_BASE, META_PROJECTION};
+use super::redb_tables::{Rowset, WriteTables};
 use crate::domain::Domain;
 use crate::domain::projection::apply_all;
 use crate::domain::tables::{MemTables, TableError, TableId, TableReader, Tables, Visit};
@@ -42,21 +42,38 @@ pub(super) fn catch_up<D: Domain>(
             reason: format!("the store has seen record {reached}, its log ends at {head}"),
         });
     }
+    let compacted = meta.get(META_BASE).map_err(engine)?;
+    let compacted = compacted.is_some_and(|base| base.value() != 0u64.to_le_bytes());
     let mut rebuild = force;
+    let mut older = vec![];
     for projection in D::projections() {
         let key = format!("{META_PROJECTION}{}", projection.name());
         let stored = meta
             .get(key.as_str())
             .map_err(engine)?
             .map(|v| v.value().to_vec());
-        rebuild |= stored.as_deref() != Some(&projection.version().to_le_bytes());
+        let stored = stored.and_then(|bytes| bytes.try_into().ok());
+        let stored = stored.map(u16::from_le_bytes);
+        if let Some(from) = stored.filter(|from| *from != projection.version()) {
+            older.push((*projection, from));
+        }
+        rebuild |= stored != Some(projection.version());
     }
     if !rebuild {
         return Ok((head, false));
     }
-    let mut tables = WriteTables::new(txn, D::KIND);
-    for table in D::projections().iter().flat_map(|p| p.tables()) {
-        tables.clear(*table)?;
+    let mut tables = WriteTables::new(txn, D::KIND, Rowset::Live);
+    let mut base = WriteTables::new(txn, D::KIND, Rowset::Base);
+    // A projection that is new starts from nothing, and from what is retained.
+    for (projection, from) in older.into_iter().filter(|_| compacted) {
+        let converted = projection.upgrade(from, &mut base);
+        converted.map_err(|e| ReadError::Engine {
+            reason: format!("projection {}: {e}", projection.name()),
+        })?;
+    }
+    for table in tables_of::<D>() {
+        tables.clear(table)?;
+        copy(&base, &mut tables, table)?;
     }
     for row in log.iter().map_err(engine)? {
         let (seq, bytes) = row.map_err(engine)?;
@@ -80,8 +97,38 @@ fn last(table: &Table<'_, u64, &'static [u8]>) -> Result<Seq, ReadError> {
     Ok(last.map_or(Seq::ZERO, |(seq, _)| Seq(seq.value())))
 }
 
+fn tables_of<D: Domain>() -> impl Iterator<Item = TableId> {
+    D::projections().iter().flat_map(|p| p.tables()).copied()
+}
+
+fn copy(from: &dyn TableReader, to: &mut dyn Tables, table: TableId) -> Result<(), TableError> {
+    let mut failed = Ok(());
+    from.scan(
+        table,
+        Bound::Unbounded,
+        Bound::Unbounded,
+        &mut |key, value| match to.put(table, key, value) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(e) => {
+                failed = Err(e);
+                ControlFlow::Break(())
+            }
+        },
+    )?;
+    failed
+}
+
+/// The base rows, in memory: what a replay starts from.
+fn base<D: Domain>(snapshot: &Snapshot) -> Result<MemTables, ReadError> {
+    let mut tables = MemTables::new();
+    for table in tables_of::<D>() {
+        copy(&snapshot.base_rows(), &mut tables, table)?;
+    }
+    Ok(tables)
+}
+
 impl Snapshot {
-    /// Replays the retained records into empty tables in memory. Reads no body.
+    /// Replays the retained records on top of the base rows, in memory. Reads no body.
     ///
     /// # Errors
     ///
@@ -91,7 +138,7 @@ impl Snapshot {
     }
 }
 
-/// Replays the retained records into empty tables in memory. Reads no body.
+/// Replays the retained records on top of the base rows, in memory. Reads no body.
 ///
 /// # Errors
 ///
@@ -100,7 +147,7 @@ pub(super) fn into_memory<D: Domain>(
     snapshot: &Snapshot,
     mut each: impl FnMut(&Recorded<D::Event>),
 ) -> Result<MemTables, ReadError> {
-    let mut tables = MemTables::new();
+    let mut tables = base::<D>(snapshot)?;
     snapshot.frames(Seq::ZERO, |seq, bytes| {
         let record = Recorded::<D::Event>::from_frame(seq, bytes)?;
         apply_all(D::projections(), &mut tables, &record).map_err(|e| ReadError::Engine {
@@ -123,7 +170,7 @@ pub(super) fn last_touch<D: Domain>(
     key: &[u8],
 ) -> Result<Option<Seq>, ReadError> {
     let mut watched = Watched {
-        tables: MemTables::new(),
+        tables: base::<D>(snapshot)?,
         table,
         key,
         touched: false,

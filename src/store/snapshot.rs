@@ -4,12 +4,14 @@ use std::ops::{Bound, ControlFlow};
 
 use redb::{ReadTransaction, ReadableTable, TableError as RedbTableError};
 
+use super::compact::{self, Cut, LogSize, Retention};
 use super::error::{ReadError, engine};
-use super::redb_tables::ReadTables;
+use super::redb_tables::{ReadTables, Rowset};
 use super::{guard, layout};
 use crate::domain::tables::{TableError, TableId, TableReader, Visit};
 use crate::event::{Recorded, StoredEvent};
 use crate::types::seq::Seq;
+use crate::types::time::UnixMillis;
 
 /// Called with each position and its bytes; `Break` ends the visit.
 type VisitNumbered<'a> = &'a mut dyn FnMut(Seq, &[u8]) -> Result<ControlFlow<()>, ReadError>;
@@ -23,6 +25,10 @@ pub struct Snapshot {
 impl Snapshot {
     pub(super) fn new(txn: ReadTransaction) -> Self {
         Snapshot { txn }
+    }
+
+    pub(super) fn transaction(&self) -> &ReadTransaction {
+        &self.txn
     }
 
     /// Position of the last record; [`Seq::ZERO`] for an empty log.
@@ -116,6 +122,56 @@ impl Snapshot {
         Ok(bytes.map_or(Seq::ZERO, |bytes| Seq(u64::from_le_bytes(bytes))))
     }
 
+    /// The compaction point: records up to it are gone, what followed from them stands in the base
+    /// rows. [`Seq::ZERO`] while nothing was compacted.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError::Engine`].
+    pub fn base(&self) -> Result<Seq, ReadError> {
+        let bytes = self.meta(layout::META_BASE)?;
+        let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
+        Ok(bytes.map_or(Seq::ZERO, |bytes| Seq(u64::from_le_bytes(bytes))))
+    }
+
+    /// The rows as they were at the compaction point.
+    #[must_use]
+    pub fn base_rows(&self) -> BaseRows<'_> {
+        BaseRows(self)
+    }
+
+    fn rows(&self, rowset: Rowset) -> ReadTables<'_> {
+        ReadTables {
+            txn: &self.txn,
+            rowset,
+        }
+    }
+
+    /// Number of records that are retained, and an estimate of the bytes of their frames from the
+    /// oldest and the newest of them.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError::Engine`].
+    pub fn log_size(&self) -> Result<LogSize, ReadError> {
+        guarded(|| match self.numbered(layout::LOG)? {
+            None => Ok(LogSize::default()),
+            Some(log) => compact::log_size(&log).map_err(engine),
+        })
+    }
+
+    /// What exceeds a retention by enough to be worth folding.
+    pub(super) fn due(
+        &self,
+        retention: &Retention,
+        now: UnixMillis,
+    ) -> Result<Option<Cut>, ReadError> {
+        guarded(|| match self.numbered(layout::LOG)? {
+            None => Ok(None),
+            Some(log) => retention.due(&log, now).map_err(engine),
+        })
+    }
+
     /// Whether the rows of a projection are of this version.
     pub(super) fn is_current(&self, projection: &str, version: u16) -> Result<bool, ReadError> {
         let key = format!("{}{projection}", layout::META_PROJECTION);
@@ -183,7 +239,7 @@ fn guarded_rows<T>(f: impl FnOnce() -> Result<T, TableError>) -> Result<T, Table
 
 impl TableReader for Snapshot {
     fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, TableError> {
-        guarded_rows(|| ReadTables(&self.txn).get(table, key))
+        guarded_rows(|| self.rows(Rowset::Live).get(table, key))
     }
 
     fn scan(
@@ -193,6 +249,25 @@ impl TableReader for Snapshot {
         to: Bound<&[u8]>,
         visit: Visit<'_>,
     ) -> Result<(), TableError> {
-        guarded_rows(|| ReadTables(&self.txn).scan(table, from, to, visit))
+        guarded_rows(|| self.rows(Rowset::Live).scan(table, from, to, visit))
+    }
+}
+
+/// See [`Snapshot::base_rows`].
+pub struct BaseRows<'a>(&'a Snapshot);
+
+impl TableReader for BaseRows<'_> {
+    fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, TableError> {
+        guarded_rows(|| self.0.rows(Rowset::Base).get(table, key))
+    }
+
+    fn scan(
+        &self,
+        table: TableId,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        visit: Visit<'_>,
+    ) -> Result<(), TableError> {
+        guarded_rows(|| self.0.rows(Rowset::Base).scan(table, from, to, visit))
     }
 }

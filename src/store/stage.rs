@@ -4,7 +4,7 @@ use redb::{ReadableTable, Table, WriteTransaction};
 
 use super::layout::{BODIES, LOG, META, META_FORMAT, META_MIN_WRITER, META_PROJECTION};
 use super::migrate;
-use super::redb_tables::WriteTables;
+use super::redb_tables::{Rowset, WriteTables};
 use crate::domain::projection::{ApplyError, apply_all};
 use crate::domain::tables::TableError;
 use crate::domain::{Domain, NewEvent};
@@ -100,7 +100,7 @@ pub(super) struct Stage<'txn, D: Domain> {
 
 impl<'txn, D: Domain> Stage<'txn, D> {
     pub(super) fn open(txn: &'txn WriteTransaction, now: UnixMillis) -> Result<Self, Failure> {
-        let tables = WriteTables::new(txn, D::KIND);
+        let tables = WriteTables::new(txn, D::KIND, Rowset::Live);
         let log = txn.open_table(LOG).map_err(Failure::storage)?;
         let bodies = txn.open_table(BODIES).map_err(Failure::storage)?;
         let last = log.last().map_err(Failure::storage)?;

@@ -124,16 +124,15 @@ pub fn verify<D: Domain>(
     snapshot: &Snapshot,
     mut progress: impl FnMut(u64),
 ) -> Result<Report, VerifyError> {
-    let mut report = Report::default();
+    let base = snapshot.base()?;
+    let mut report = Report {
+        head: base,
+        ..Report::default()
+    };
     let mut gap = None;
     let replayed = into_memory::<D>(snapshot, |record| {
         let expected = report.head.next();
-        // A base record at position 0 stands for everything before the record that follows it.
-        let follows = match report.records {
-            0 => record.seq <= expected,
-            _ => record.seq == expected || report.head == Seq::ZERO,
-        };
-        if !follows && gap.is_none() {
+        if record.seq != expected && gap.is_none() {
             gap = Some(VerifyError::Gap {
                 expected,
                 found: record.seq,
@@ -171,7 +170,7 @@ pub fn verify<D: Domain>(
             }
         }
     }
-    check_bodies::<D>(snapshot, &mut report)?;
+    check_bodies::<D>(snapshot, &replayed, &mut report)?;
     Ok(report)
 }
 
@@ -255,9 +254,13 @@ fn compare(
     Ok(difference.map_or(Ok(rows), Err))
 }
 
-fn check_bodies<D: Domain>(snapshot: &Snapshot, report: &mut Report) -> Result<(), VerifyError> {
+fn check_bodies<D: Domain>(
+    snapshot: &Snapshot,
+    replayed: &MemTables,
+    report: &mut Report,
+) -> Result<(), VerifyError> {
     let mut live = BTreeMap::new();
-    D::live_bodies(snapshot, &mut |body| {
+    D::live_bodies(replayed, &mut |body| {
         live.insert(body.seq, body);
     })
     .map_err(ReadError::from)?;

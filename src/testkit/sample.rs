@@ -38,6 +38,7 @@ pub fn enqueue(to: &str, payload: &[u8], limits: QueueLimits) -> BusCommand {
         to: to.to_owned(),
         payload: Arc::from(payload),
         sha256: sha256(payload),
+        msg_id: String::new(),
         limits,
     }
 }
@@ -75,6 +76,7 @@ pub fn bus_event(kind: EventKind, rng: &mut Rng) -> Option<BusEvent> {
             to: entry,
             len: u32::try_from(rng.below(1 << 21)).unwrap(),
             sha256: digest,
+            msg_id: ["", "0f9c1e52-7f11-4d8e-9d6b-0c6c1f0a7b11"][rng.index(2)].to_owned(),
         }),
         EventKind::Acked => BusEvent::Acked(Acked { seqs: seqs(rng) }),
         EventKind::Dropped => BusEvent::Dropped(Dropped {

@@ -139,6 +139,7 @@ pub fn queue_import_history(run: &mut dyn FnMut(BusCommand) -> BusReply) {
             arrived: UnixMillis(1_700_000_000_000 + number),
             sha256: sha256(&payload),
             payload: payload.into(),
+            msg_id: format!("m{number}"),
             limits: SMALL_LIMITS,
         }));
     }

@@ -270,6 +270,9 @@ pub const MAX_TASKS_PER_SESSION: usize = 512;
 /// Rows that one record of forgetting a peer erases.
 pub const MAX_ERASED_PER_RECORD: usize = 2048;
 
+/// Longest id that a bus notes about a payload without having verified it, in bytes.
+pub const MAX_HINT_BYTES: usize = 64;
+
 /// Largest state file of the public program that is read, in bytes. It keeps a mailbox of 32 MiB.
 pub const MAX_IMPORTED_FILE_BYTES: usize = 64 * 1024 * 1024;
 

@@ -90,6 +90,7 @@ fn enqueue(store: &Store<Bus>, to: &str, payload: &str) {
         to: to.into(),
         payload: Arc::from(payload.as_bytes()),
         sha256: sha256(payload.as_bytes()),
+        msg_id: String::new(),
         limits: QueueLimits {
             messages: 10,
             bytes: 1 << 20,

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use interlink::codec::frame::{FrameError, parse_prefix};
 use interlink::domain::Domain;
@@ -14,7 +15,9 @@ use interlink::domain::tables::{MemTables, TableId};
 use interlink::event::bus::{SeenAt, SignedAt};
 use interlink::event::kind::{EventKind, StoreKind};
 use interlink::event::{Recorded, StoredEvent};
-use interlink::store::{Location, Mode, OpenOptions, Reader, Store};
+use interlink::store::{Cut, FORMAT, Location, Mode, OpenOptions, Reader, Store};
+use interlink::testkit::Disk;
+use interlink::testkit::power::PLAIN_VARIANTS;
 use interlink::testkit::sample::{SMALL_LIMITS, WIDE_LIMITS, enqueue, payload};
 use interlink::testkit::sample_agent::{agent_history, take_lease};
 use interlink::testkit::sample_directory::directory_history;
@@ -23,7 +26,7 @@ use interlink::testkit::sample_import::{import_history, queue_import_history};
 use interlink::testkit::sample_pairing::pairing_history;
 use interlink::types::seq::Seq;
 
-use super::support::{START, clock, rows, run, verified};
+use super::support::{START, clock, on_disk, rows, run, verified};
 
 fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -277,6 +280,7 @@ type Later = (&'static str, fn(&Path));
 
 const LATER_BUS: &[Later] = &[
     ("bus-presence", write_presence_history),
+    ("bus-v2", write_history),
     ("bus-import", write_queue_import_history),
 ];
 const LATER_AGENT: &[Later] = &[
@@ -288,6 +292,15 @@ const LATER_AGENT: &[Later] = &[
 
 /// Tables that there were when the first logs were written.
 const FIRST_TABLES: u16 = 48;
+
+/// Where the state stands that a program of today makes of a log of the first version.
+fn first_state<D: Domain>() -> String {
+    match D::KIND {
+        // Its first events were upcast since.
+        StoreKind::Bus => "log/bus-v1.upcast.state.json".to_owned(),
+        StoreKind::Agent => "log/agent-v1.state.json".to_owned(),
+    }
+}
 
 fn later_log(later: &Later) -> Vec<u8> {
     golden_bytes(&format!("log/{}.ilog", later.0), || {
@@ -322,8 +335,7 @@ fn the_golden_logs_of_later_kinds_give_the_golden_states() {
 fn gives_the_golden_state<D: Domain>() {
     let (records, end) = parse(&log::<D>());
     assert_eq!(end, None);
-    let name = format!("log/{}-v1.state.json", D::KIND.name());
-    let expected = golden_bytes(&name, || state::<D>(&records, FIRST_TABLES));
+    let expected = golden_bytes(&first_state::<D>(), || state::<D>(&records, FIRST_TABLES));
     assert_eq!(
         String::from_utf8(state::<D>(&records, FIRST_TABLES)).unwrap(),
         String::from_utf8(expected).unwrap()
@@ -357,25 +369,37 @@ fn every_kind_is_in_a_golden_log() {
     has_every_kind::<Agent>(LATER_AGENT);
 }
 
-fn is_written_alike<D: Domain>() {
-    let bytes = log::<D>();
-    let (records, _) = parse::<D::Event>(&bytes);
-    let written: Vec<u8> = records.iter().flat_map(|r| r.to_frame().unwrap()).collect();
-    assert_eq!(written, bytes);
+fn is_written_alike<D: Domain>(later: &[Later]) {
+    let mut same = 0;
+    let later = later.iter().map(later_log);
+    for log in later.chain([log::<D>()]) {
+        let (records, _) = parse::<D::Event>(&log);
+        let mut rest = log.as_slice();
+        for record in records {
+            let (frame, len) = parse_prefix(rest).unwrap();
+            if frame.version == record.event.kind().version() {
+                assert_eq!(record.to_frame().unwrap(), rest[..len], "{}", record.seq);
+                same += 1;
+            }
+            rest = &rest[len..];
+        }
+    }
+    assert!(same > 20, "only {same} records are of today's versions");
 }
 
 #[test]
 fn todays_encoder_writes_the_golden_bytes() {
-    is_written_alike::<Bus>();
-    is_written_alike::<Agent>();
+    is_written_alike::<Bus>(LATER_BUS);
+    is_written_alike::<Agent>(LATER_AGENT);
 }
 
 fn gives_its_longest_prefix<D: Domain>() {
     let bytes = log::<D>();
     let (all, _) = parse::<D::Event>(&bytes);
     let mut ends = vec![0];
-    for record in &all {
-        ends.push(ends.last().unwrap() + record.to_frame().unwrap().len());
+    while *ends.last().unwrap() < bytes.len() {
+        let start = *ends.last().unwrap();
+        ends.push(start + parse_prefix(&bytes[start..]).unwrap().1);
     }
     for cut in 0..bytes.len() {
         let (records, end) = parse::<D::Event>(&bytes[..cut]);
@@ -399,39 +423,106 @@ fn a_log_cut_at_any_byte_gives_its_longest_whole_prefix() {
     gives_its_longest_prefix::<Agent>();
 }
 
-/// `next` makes a command that appends one record.
-fn opens_and_goes_on<D: Domain>(next: D::Command) {
-    let name = format!("db/v1-{}.redb", D::KIND.name());
-    let bytes = golden_bytes(&name, || {
+/// A store as a program of a format left it.
+fn golden_store<D: Domain>(format: u32) -> Vec<u8> {
+    golden_bytes(&format!("db/v{format}-{}.redb", D::KIND.name()), || {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("store.redb");
         write::<D>(&path);
+        if format > 1 {
+            let options = OpenOptions::exclusive(Location::File(path.clone()));
+            let store = Store::<D>::open(options, clock(), None).unwrap();
+            let cut = Cut {
+                until: Seq(store.head().0 / 2),
+                ..Cut::ALL
+            };
+            let folded = store.compact(cut, Duration::from_secs(20)).unwrap();
+            assert!(folded.wait().unwrap().records > 0);
+            store.close();
+        }
         while redb::Database::open(&path).unwrap().compact().unwrap() {}
         fs::read(path).unwrap()
-    });
+    })
+}
+
+/// `next` makes a command that appends one record.
+fn opens_and_goes_on<D: Domain>(format: u32, next: D::Command) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store.redb");
-    fs::write(&path, bytes).unwrap();
-    let (records, _) = parse(&log::<D>());
-    assert_eq!(export(&path), log::<D>());
+    let bytes = golden_store::<D>(format);
+    fs::write(&path, &bytes).unwrap();
     let reader = Reader::open(&path, Mode::Exclusive).unwrap();
-    verified::<D>(&reader.snapshot().unwrap());
-    drop(reader);
-    let options = OpenOptions::exclusive(Location::File(path));
+    let snapshot = reader.snapshot().unwrap();
+    verified::<D>(&snapshot);
+    let expected = rows::<D>(&snapshot.replay::<D>().unwrap());
+    let head = snapshot.head().unwrap();
+    if format == 1 {
+        let (records, _) = parse(&log::<D>());
+        assert_eq!(export(&path), log::<D>());
+        assert_eq!(rows::<D>(&replayed::<D>(&records)), expected);
+    } else {
+        assert_eq!(snapshot.base().unwrap(), Seq(head.0 / 2));
+    }
+    drop((snapshot, reader));
+    let options = OpenOptions::exclusive(Location::File(path.clone()));
     let store = Store::<D>::open(options, clock(), None).unwrap();
-    assert_eq!(
-        rows::<D>(&store.snapshot().unwrap()),
-        rows::<D>(&replayed::<D>(&records))
-    );
-    let head = Seq(records.len() as u64);
+    assert_eq!(rows::<D>(&store.snapshot().unwrap()), expected);
     assert_eq!(store.head(), head);
     assert!(store.submit(next).unwrap().wait().is_ok());
     assert_eq!(store.head(), head.next());
     verified::<D>(&store.snapshot().unwrap());
+    store.close();
+    let backup = dir.path().join(format!("store.redb.bak-v{format}"));
+    assert_eq!(backup.exists(), format < FORMAT);
+    if format < FORMAT {
+        let old = Reader::open(&backup, Mode::Exclusive).unwrap();
+        let old = old.snapshot().unwrap();
+        assert_eq!(old.head().unwrap(), head);
+        verified::<D>(&old);
+    }
 }
 
 #[test]
 fn the_golden_stores_open_verify_and_go_on() {
-    opens_and_goes_on::<Bus>(enqueue("a", b"{}", WIDE_LIMITS));
-    opens_and_goes_on::<Agent>(take_lease("later", START));
+    for format in 1..=FORMAT {
+        opens_and_goes_on::<Bus>(format, enqueue("a", b"{}", WIDE_LIMITS));
+        opens_and_goes_on::<Agent>(format, take_lease("later", START));
+    }
+}
+
+/// The power fails at every write of a migration: the store is of one format or the other, whole.
+#[test]
+fn a_migration_is_done_or_not_begun() {
+    for kind in [StoreKind::Bus, StoreKind::Agent] {
+        match kind {
+            StoreKind::Bus => migrates_whole::<Bus>(),
+            StoreKind::Agent => migrates_whole::<Agent>(),
+        }
+    }
+}
+
+fn migrates_whole<D: Domain>() {
+    let disk = Disk::with_bytes(golden_store::<D>(1));
+    disk.record();
+    let open = |disk: &Disk| Store::<D>::open(on_disk(disk, Mode::Exclusive), clock(), None);
+    let store = open(&disk).unwrap();
+    let expected = rows::<D>(&store.snapshot().unwrap());
+    store.close();
+    let journal = disk.journal();
+    let mut cuts = journal.cuts();
+    let mut images = 0;
+    loop {
+        for variant in 0..PLAIN_VARIANTS + 4 {
+            let disk = Disk::with_bytes(cuts.image(variant));
+            let store = open(&disk).unwrap_or_else(|e| panic!("cut {}: {e}", cuts.at()));
+            let snapshot = store.snapshot().unwrap();
+            assert_eq!(rows::<D>(&snapshot), expected, "cut {}", cuts.at());
+            verified::<D>(&snapshot);
+            images += 1;
+        }
+        if !cuts.advance() {
+            break;
+        }
+    }
+    assert!(images > 30, "{images}");
 }

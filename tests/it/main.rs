@@ -16,6 +16,7 @@ mod architecture;
 #[cfg(all(feature = "bus", feature = "cli"))]
 mod bus_process;
 #[cfg(feature = "testkit")]
+mod compaction;
 mod counters;
 #[cfg(feature = "testkit")]
 mod faults;

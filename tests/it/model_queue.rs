@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use interlink::domain::decide::bus::{
     Bus, BusCommand, BusReply, DroppedItem, Overflow, QueueLimits,
@@ -10,7 +11,7 @@ use interlink::domain::decide::bus::{
 use interlink::domain::projection::bus::{DropCounter, DropsRow, RosterRow};
 use interlink::domain::tables::{TableId, decode_row, get_row, scan_rows};
 use interlink::event::bus::SeenAt;
-use interlink::store::{CommandError, Mode, Store};
+use interlink::store::{CommandError, Cut, Mode, Store};
 use interlink::testkit::sample::{SMALL_LIMITS, enqueue, payload};
 use interlink::testkit::{Disk, FakeClock};
 use interlink::types::seq::Seq;
@@ -57,6 +58,10 @@ enum Step {
         age: u64,
     },
     Reopen,
+    /// Folds records up to so many before the head.
+    Compact {
+        back: u64,
+    },
     /// The power fails; the number picks what survives of what was not synced.
     Crash {
         variant: u64,
@@ -81,6 +86,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => name.prop_map(|entry| Step::Unregister { entry }),
         1 => (0..4000u64).prop_map(|age| Step::ExpirePresence { age }),
         1 => Just(Step::Reopen),
+        2 => (0..12u64).prop_map(|back| Step::Compact { back }),
         1 => (0..100u64).prop_map(|variant| Step::Crash { variant }),
         2 => (-3000..3000i64).prop_map(|ms| Step::ClockJump { ms }),
         1 => prop_oneof![Just(-86_400_000_000i64), Just(86_400_000_000i64)]
@@ -289,7 +295,11 @@ impl Model {
                     done(BusReply::Expired { count }),
                 )
             }
-            Step::Reopen | Step::Crash { .. } | Step::ClockJump { .. } | Step::Verify => {
+            Step::Compact { .. }
+            | Step::Reopen
+            | Step::Crash { .. }
+            | Step::ClockJump { .. }
+            | Step::Verify => {
                 return None;
             }
         })
@@ -372,6 +382,13 @@ fn play(mode: Mode, steps: &[Step]) {
             }
             Step::Verify => {
                 verified::<Bus>(&store.snapshot().unwrap());
+            }
+            Step::Compact { back } => {
+                let until = Seq(model.head.saturating_sub(*back));
+                let cut = Cut { until, ..Cut::ALL };
+                let folded = store.compact(cut, Duration::from_secs(20)).unwrap().wait();
+                assert!(folded.unwrap().done, "step {i}");
+                assert_eq!(read(&store), model, "step {i}");
             }
             step => {
                 let (command, expected) = model.apply(step, clock.now()).unwrap();

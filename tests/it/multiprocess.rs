@@ -66,6 +66,7 @@ impl Domain for Ledger {
             to: text.clone(),
             len: u32::try_from(body.len()).unwrap(),
             sha256: sha256(&body),
+            msg_id: String::new(),
         };
         let events = vec![NewEvent {
             event: BusEvent::Enqueued(event),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use interlink::domain::Domain;
 use interlink::domain::decide::agent::{Agent, AgentCommand, AgentReply};
 use interlink::domain::decide::bus::{Bus, BusCommand};
-use interlink::store::{Mode, Store};
+use interlink::store::{Cut, Mode, Store};
 use interlink::testkit::power::PLAIN_VARIANTS;
 use interlink::testkit::sample::{SMALL_LIMITS, WIDE_LIMITS, bus_command, enqueue, payload};
 use interlink::testkit::sample_agent::{agent_history, take_lease};
@@ -38,7 +38,10 @@ struct Recorder {
     store: Store<Bus>,
     boundaries: Arc<Mutex<BTreeSet<u64>>>,
     acked: Vec<(usize, u64)>,
+    frames: Arc<Mutex<Vec<Vec<u8>>>>,
     checkpoints: bool,
+    /// Folds this many of the oldest records after each group.
+    folds: u64,
 }
 
 impl Recorder {
@@ -52,10 +55,14 @@ impl Recorder {
         disk.record();
         let boundaries = Arc::new(Mutex::new(BTreeSet::from([0])));
         let seen = Arc::clone(&boundaries);
+        let frames = Arc::new(Mutex::new(vec![]));
+        let log = Arc::clone(&frames);
         let listener = Box::new(move |records: &[_]| {
             let last: &interlink::event::Recorded<interlink::event::bus::BusEvent> =
                 records.last().unwrap();
             seen.lock().unwrap().insert(last.seq.0);
+            let frames = records.iter().map(|record| record.to_frame().unwrap());
+            log.lock().unwrap().extend(frames);
         });
         let options = interlink::store::OpenOptions {
             checkpoint_idle,
@@ -69,7 +76,9 @@ impl Recorder {
             store,
             boundaries,
             acked,
+            frames,
             checkpoints: checkpoint_idle.is_some(),
+            folds: 0,
         }
     }
 
@@ -87,6 +96,15 @@ impl Recorder {
             }
         }
         self.acked.push((self.disk.mark(), self.store.head().0));
+        if self.folds > 0 {
+            let base = self.store.snapshot().unwrap().base().unwrap();
+            let cut = Cut {
+                until: Seq(base.0 + self.folds),
+                ..Cut::ALL
+            };
+            let folded = self.store.compact(cut, Duration::from_secs(20)).unwrap();
+            assert!(folded.wait().unwrap().done);
+        }
     }
 
     fn finish(self) -> History {
@@ -98,18 +116,10 @@ impl Recorder {
                 std::thread::yield_now();
             }
         }
-        let mut frames = vec![];
-        let snapshot = self.store.snapshot().unwrap();
-        snapshot
-            .frames(Seq::ZERO, |_, bytes| {
-                frames.push(bytes.to_vec());
-                Ok(std::ops::ControlFlow::Continue(()))
-            })
-            .unwrap();
-        drop(snapshot);
         // Closing writes too.
         self.store.close();
         let boundaries = self.boundaries.lock().unwrap().clone();
+        let frames = self.frames.lock().unwrap().clone();
         History {
             journal: self.disk.journal(),
             mode: self.mode,
@@ -202,7 +212,7 @@ fn check<D: Domain>(
         "{what}: {head} is inside a transaction"
     );
     let snapshot = store.snapshot().unwrap();
-    let mut n = 0;
+    let mut n = usize::try_from(snapshot.base().unwrap().0).unwrap();
     snapshot
         .frames(Seq::ZERO, |seq, bytes| {
             assert_eq!(history.frames[n], bytes, "{what}: record {seq}");
@@ -325,6 +335,18 @@ fn scripted_run_with_checkpoints() {
     let tally = cut_everywhere(&history, if long() { 24 } else { 3 }, seed);
     println!("{tally:?}");
     assert!(tally.cuts > 100, "{tally:?}");
+}
+
+#[test]
+fn scripted_run_that_is_compacted() {
+    let seed = seed();
+    for (mode, folds) in [(Mode::Exclusive, 3), (Mode::Shared, 1_000)] {
+        let mut recorder = Recorder::new(mode);
+        recorder.folds = folds;
+        let tally = cut_everywhere(&scripted_on(recorder), if long() { 24 } else { 3 }, seed);
+        println!("{mode:?}: {tally:?}");
+        assert!(tally.cuts > 100, "{tally:?}");
+    }
 }
 
 #[test]

@@ -238,6 +238,7 @@ fn the_waiting_line_is_bounded_by_bytes() {
             to: format!("q{n}"),
             payload: Arc::clone(&body),
             sha256,
+            msg_id: String::new(),
             limits: WIDE_LIMITS,
         })
     };
@@ -506,7 +507,7 @@ fn newer_and_foreign_stores_are_refused_unchanged() {
             newer,
             Some(OpenError::FormatTooNew {
                 found: 7,
-                supported: 1,
+                supported: 2,
                 ..
             })
         ),

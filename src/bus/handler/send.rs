@@ -23,13 +23,18 @@ pub(in crate::bus) async fn send(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Failure> {
-    let (to, payload) = read(&headers, body).await?;
+    let Posted {
+        to,
+        payload,
+        msg_id,
+    } = read(&headers, body).await?;
     let sha256 = sha256(&payload);
     let reply = app
         .commit(BusCommand::Enqueue {
             to: to.clone(),
             payload: payload.into(),
             sha256,
+            msg_id,
             limits: app.limits,
         })
         .await?;
@@ -45,13 +50,25 @@ pub(in crate::bus) async fn send(
     }
 }
 
-/// The queue and the payload's bytes. The parsed form can be 50 times as large as its text, so it
-/// must be gone before anything waits.
-async fn read(headers: &HeaderMap, body: Body) -> Result<(String, Vec<u8>), Failure> {
+/// What is kept of a request.
+struct Posted {
+    to: String,
+    payload: Vec<u8>,
+    msg_id: String,
+}
+
+/// The parsed form can be 50 times as large as its text, so it must be gone before anything waits.
+async fn read(headers: &HeaderMap, body: Body) -> Result<Posted, Failure> {
     let SendRequest { to, payload } = request::json(headers, body).await?;
     check_name("to", &to)?;
+    let msg_id = payload.get("msg_id").and_then(|id| id.as_str());
+    let msg_id = msg_id.unwrap_or_default().to_owned();
     let payload = serde_json::to_vec(&payload).map_err(|e| Failure::internal(e.to_string()))?;
-    Ok((to, payload))
+    Ok(Posted {
+        to,
+        payload,
+        msg_id,
+    })
 }
 
 fn overflow(to: &str, dropped: &[DroppedItem]) -> OverflowReply {

@@ -4,10 +4,12 @@
 //! per-recipient order lives in memory ([`QueueIndex`](crate::domain::decide::bus::QueueIndex)) and
 //! is rebuilt from these rows (decision in `docs/adr/0003-seq-keyed-hot-tables.md`).
 
+use std::ops::ControlFlow;
+
 use serde::{Deserialize, Serialize};
 
-use super::{ApplyError, Projection};
-use crate::domain::tables::{TableId, Tables, get_row, put_row};
+use super::{ApplyError, Projection, UNKNOWN_VERSION};
+use crate::domain::tables::{TableId, Tables, get_row, put_row, scan_rows};
 use crate::event::Recorded;
 use crate::event::bus::{BusEvent, DropReason};
 use crate::types::seq::Seq;
@@ -24,6 +26,17 @@ pub struct PendingRow {
     pub len: u32,
     /// SHA-256 of the payload.
     pub sha256: [u8; 32],
+    /// The id that the payload gives itself; empty where there is none.
+    pub msg_id: String,
+}
+
+/// Version 1 of [`PendingRow`]; frozen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct PendingRowV1 {
+    to: String,
+    at: UnixMillis,
+    len: u32,
+    sha256: [u8; 32],
 }
 
 /// Value of table `drops`; the key is one byte: 0 overflow, 1 expired, 2 body lost.
@@ -81,7 +94,29 @@ impl Projection<BusEvent> for Pending {
     }
 
     fn version(&self) -> u16 {
-        1
+        2
+    }
+
+    fn upgrade(&self, from: u16, tables: &mut dyn Tables) -> Result<(), ApplyError> {
+        if from != 1 {
+            return Err(UNKNOWN_VERSION);
+        }
+        let mut rows = vec![];
+        scan_rows::<PendingRowV1>(tables, TableId::Pending, &[], |key, row| {
+            rows.push((key.to_vec(), row));
+            Ok(ControlFlow::Continue(()))
+        })?;
+        for (key, old) in rows {
+            let row = PendingRow {
+                to: old.to,
+                at: old.at,
+                len: old.len,
+                sha256: old.sha256,
+                msg_id: String::new(),
+            };
+            put_row(tables, TableId::Pending, &key, &row)?;
+        }
+        Ok(())
     }
 
     fn tables(&self) -> &'static [TableId] {
@@ -96,6 +131,7 @@ impl Projection<BusEvent> for Pending {
                     at: rec.at,
                     len: e.len,
                     sha256: e.sha256,
+                    msg_id: e.msg_id.clone(),
                 };
                 put_row(tables, TableId::Pending, &rec.seq.to_key(), &row)?;
             }

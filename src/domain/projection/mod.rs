@@ -25,6 +25,11 @@ pub enum ApplyError {
     },
 }
 
+/// What [`Projection::upgrade`] answers for a version that it does not convert.
+pub(crate) const UNKNOWN_VERSION: ApplyError = ApplyError::Inconsistent {
+    reason: "its base rows have a version that this program cannot convert",
+};
+
 /// Rows that follow from records.
 ///
 /// `apply` MUST depend on its arguments only. A change of what it writes MUST raise
@@ -38,6 +43,16 @@ pub trait Projection<E>: Send + Sync {
 
     /// The tables that this projection alone writes.
     fn tables(&self) -> &'static [TableId];
+
+    /// Brings base rows of an older version to the current one: the records that they followed from
+    /// are gone. Live rows need no conversion, they are rebuilt.
+    ///
+    /// # Errors
+    ///
+    /// [`ApplyError::Inconsistent`] for a version without a conversion.
+    fn upgrade(&self, _from: u16, _tables: &mut dyn Tables) -> Result<(), ApplyError> {
+        Err(UNKNOWN_VERSION)
+    }
 
     /// Applies one record.
     ///

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::value::RawValue;
 
-use super::{Item, ItemError, PublicFileError, bounded};
+use super::bounded::AtMost;
+use super::{Item, ItemError, PublicFileError};
 use crate::types::id::PublicKey;
 use crate::wire::envelope::{Message, MessageKind};
 
@@ -37,13 +38,15 @@ pub struct StoredMail {
 }
 
 #[derive(Deserialize)]
-struct RawMailbox {
-    records: Vec<Value>,
+struct RawMailbox<'a> {
+    #[serde(borrow)]
+    records: AtMost<'a, MAX_RECORDS>,
 }
 
 #[derive(Deserialize)]
-struct RawRecord {
-    message: Value,
+struct RawRecord<'a> {
+    #[serde(borrow)]
+    message: &'a RawValue,
     #[serde(default)]
     peer: String,
     #[serde(default)]
@@ -58,10 +61,10 @@ struct RawRecord {
 ///
 /// [`PublicFileError`]; a bad record is an item.
 pub fn mailbox(text: &str, own: &PublicKey) -> Result<Vec<Item<StoredMail>>, PublicFileError> {
-    let raw: RawMailbox = serde_json::from_str(text)?;
-    bounded("messages", raw.records.len(), MAX_RECORDS)?;
+    let raw: RawMailbox<'_> = serde_json::from_str(text)?;
     let items: Vec<Item<(StoredMail, Option<String>)>> = raw
         .records
+        .0
         .into_iter()
         .map(|record| read_record(record, own))
         .collect();
@@ -81,9 +84,9 @@ pub fn mailbox(text: &str, own: &PublicKey) -> Result<Vec<Item<StoredMail>>, Pub
         .collect())
 }
 
-fn read_record(record: Value, own: &PublicKey) -> Item<(StoredMail, Option<String>)> {
-    let raw: RawRecord = serde_json::from_value(record)?;
-    let message = Message::from_value(raw.message)?;
+fn read_record(record: &RawValue, own: &PublicKey) -> Item<(StoredMail, Option<String>)> {
+    let raw: RawRecord<'_> = serde_json::from_str(record.get())?;
+    let message = Message::from_json(raw.message.get())?;
     if message.to != *own {
         return Err(ItemError::NotForUs);
     }
@@ -120,28 +123,21 @@ impl InboxLine {
 }
 
 /// Reads what is unread of `inbox/<session>.jsonl`, given the text of its cursor. A last line without
-/// its end is not there yet.
-///
-/// # Errors
-///
-/// [`PublicFileError::TooMany`].
-pub fn inbox(bytes: &[u8], cursor: Option<&str>) -> Result<Vec<Item<InboxLine>>, PublicFileError> {
+/// its end is not there yet. Beyond 65,536 lines nothing is read.
+#[must_use]
+pub fn inbox(bytes: &[u8], cursor: Option<&str>) -> Vec<Item<InboxLine>> {
     let at: usize = cursor
         .and_then(|text| text.trim().parse().ok())
         .unwrap_or(0);
     // A cursor past the end belongs to a file that was cut: all of it counts as unread.
     let unread = bytes.get(at..).unwrap_or(bytes);
     let whole = unread.iter().rposition(|b| *b == b'\n').unwrap_or(0);
-    let lines: Vec<&[u8]> = unread
+    unread
         .get(..whole)
         .unwrap_or_default()
         .split(|b| *b == b'\n')
         .filter(|line| !line.trim_ascii().is_empty())
-        .take(MAX_LINES + 1)
-        .collect();
-    bounded("unread lines", lines.len(), MAX_LINES)?;
-    Ok(lines
-        .into_iter()
+        .take(MAX_LINES)
         .map(|line| match line.len() {
             len if len > MAX_LINE_BYTES => Err(ItemError::TooLong {
                 len,
@@ -149,7 +145,7 @@ pub fn inbox(bytes: &[u8], cursor: Option<&str>) -> Result<Vec<Item<InboxLine>>,
             }),
             _ => Ok(serde_json::from_slice(line)?),
         })
-        .collect())
+        .collect()
 }
 
 /// What a Codex host did not take.
@@ -175,10 +171,9 @@ pub struct FailedDelivery {
 ///
 /// [`PublicFileError`]; a bad entry is an item.
 pub fn failed(text: &str) -> Result<Vec<Item<FailedDelivery>>, PublicFileError> {
-    let raw: Vec<Value> = serde_json::from_str(text)?;
-    bounded("failed deliveries", raw.len(), MAX_FAILED)?;
-    Ok(raw
-        .into_iter()
-        .map(|value| Ok(serde_json::from_value(value)?))
+    let raw: AtMost<'_, MAX_FAILED> = serde_json::from_str(text)?;
+    let entries = raw.0.into_iter();
+    Ok(entries
+        .map(|entry| Ok(serde_json::from_str(entry.get())?))
         .collect())
 }

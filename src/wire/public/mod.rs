@@ -14,8 +14,9 @@
 //! | a value in `bus.redb` | [`queued`] |
 //! | `peers.json` | [`peers::Peers`](super::peers::Peers) |
 //!
-//! - `mail`: messages and notices. - `trust`: pairing and sessions. - `queue`: a bus's mail.
+//! - `bounded`: lists. - `mail`: messages and notices. - `trust`: pairing and sessions. - `queue`: a bus's mail.
 
+mod bounded;
 mod mail;
 mod queue;
 mod trust;
@@ -32,24 +33,11 @@ use super::envelope::{ReadMessageError, VerifyMessageError};
 /// A thing out of a file, or why it is not one.
 pub type Item<T> = Result<T, ItemError>;
 
-/// A file that is not what the public program writes. Nothing of it counts.
+/// A file that is not what the public program writes, or holds more than it keeps. Nothing of it
+/// counts.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum PublicFileError {
-    /// Not JSON, or of another shape.
-    #[error("not what the public program writes: {0}")]
-    Json(#[from] serde_json::Error),
-    /// More than the public program keeps.
-    #[error("{found} {what}, the public program keeps at most {max}")]
-    TooMany {
-        /// Of what.
-        what: &'static str,
-        /// How many.
-        found: usize,
-        /// The bound.
-        max: usize,
-    },
-}
+#[error("not what the public program writes: {0}")]
+pub struct PublicFileError(#[from] serde_json::Error);
 
 /// A thing that is not taken over, whatever the rest of its file is.
 #[derive(Debug, thiserror::Error)]
@@ -93,11 +81,4 @@ pub enum ItemError {
         /// The bound in bytes.
         max: usize,
     },
-}
-
-fn bounded(what: &'static str, found: usize, max: usize) -> Result<(), PublicFileError> {
-    if found > max {
-        return Err(PublicFileError::TooMany { what, found, max });
-    }
-    Ok(())
 }

@@ -11,6 +11,8 @@ use crate::types::time::UnixMillis;
 pub struct QueuedPayload {
     /// The payload as a bus delivers it: JSON, members sorted.
     pub payload: Vec<u8>,
+    /// The id that the payload gives itself; empty where it has none.
+    pub msg_id: String,
     /// When it arrived.
     pub arrived: UnixMillis,
 }
@@ -29,6 +31,12 @@ struct Raw {
 pub fn queued(value: &[u8]) -> Item<QueuedPayload> {
     let raw: Raw = serde_json::from_slice(value)?;
     Ok(QueuedPayload {
+        msg_id: raw
+            .payload
+            .get("msg_id")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned(),
         payload: serde_json::to_vec(&raw.payload)?,
         arrived: UnixMillis(raw.ts),
     })

@@ -1,9 +1,10 @@
 //! Who waited for whom in the public program, and whose sessions it knew.
 
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::value::RawValue;
 
-use super::{Item, ItemError, PublicFileError, bounded};
+use super::bounded::{AtMost, MembersAtMost};
+use super::{Item, ItemError, PublicFileError};
 use crate::crypto::sign::decode_public_key;
 use crate::types::id::{MsgId, PublicKey, SessionId};
 use crate::types::route::Route;
@@ -52,13 +53,13 @@ pub struct PairState {
 }
 
 #[derive(Deserialize)]
-struct RawState {
-    #[serde(default)]
-    inbound: Vec<Value>,
-    #[serde(default)]
-    outbound: Vec<Value>,
-    #[serde(default)]
-    queued: Vec<Value>,
+struct RawState<'a> {
+    #[serde(borrow, default)]
+    inbound: AtMost<'a, MAX_REQUESTS>,
+    #[serde(borrow, default)]
+    outbound: AtMost<'a, MAX_REQUESTS>,
+    #[serde(borrow, default)]
+    queued: AtMost<'a, MAX_QUEUED>,
 }
 
 #[derive(Deserialize)]
@@ -70,9 +71,10 @@ struct RawEntry {
 }
 
 #[derive(Deserialize)]
-struct RawJob {
+struct RawJob<'a> {
     route: String,
-    msg: Value,
+    #[serde(borrow)]
+    msg: &'a RawValue,
 }
 
 /// Reads `pairing/<key>/<session>.json`.
@@ -81,18 +83,12 @@ struct RawJob {
 ///
 /// [`PublicFileError`]; a bad entry is an item.
 pub fn pairing(text: &str, own: &PublicKey) -> Result<PairState, PublicFileError> {
-    let raw: RawState = serde_json::from_str(text)?;
-    bounded("requests", raw.inbound.len(), MAX_REQUESTS)?;
-    bounded("requests", raw.outbound.len(), MAX_REQUESTS)?;
-    bounded("unsent pairing messages", raw.queued.len(), MAX_QUEUED)?;
+    let raw: RawState<'_> = serde_json::from_str(text)?;
+    let jobs = raw.queued.0.into_iter();
     Ok(PairState {
-        inbound: raw.inbound.into_iter().map(read_entry).collect(),
-        outbound: raw.outbound.into_iter().map(read_entry).collect(),
-        queued: raw
-            .queued
-            .into_iter()
-            .map(|job| read_job(job, own))
-            .collect(),
+        inbound: raw.inbound.0.into_iter().map(read_entry).collect(),
+        outbound: raw.outbound.0.into_iter().map(read_entry).collect(),
+        queued: jobs.map(|job| read_job(job, own)).collect(),
     })
 }
 
@@ -105,8 +101,8 @@ fn session_of(route: &str, key: &PublicKey) -> Item<SessionId> {
         .ok_or(ItemError::ForeignRoute)
 }
 
-fn read_entry(entry: Value) -> Item<PairEntry> {
-    let raw: RawEntry = serde_json::from_value(entry)?;
+fn read_entry(entry: &RawValue) -> Item<PairEntry> {
+    let raw: RawEntry = serde_json::from_str(entry.get())?;
     let key = decode_public_key(&raw.key)?;
     Ok(PairEntry {
         session: session_of(&raw.reply_to, &key)?,
@@ -116,9 +112,9 @@ fn read_entry(entry: Value) -> Item<PairEntry> {
     })
 }
 
-fn read_job(job: Value, own: &PublicKey) -> Item<PairJob> {
-    let raw: RawJob = serde_json::from_value(job)?;
-    let message = Message::from_value(raw.msg)?;
+fn read_job(job: &RawValue, own: &PublicKey) -> Item<PairJob> {
+    let raw: RawJob<'_> = serde_json::from_str(job.get())?;
+    let message = Message::from_json(raw.msg.get())?;
     if message.from != *own {
         return Err(ItemError::NotOurs);
     }
@@ -147,17 +143,16 @@ pub struct SessionOwners {
 ///
 /// [`PublicFileError`]; a bad session is an item.
 pub fn sessions(text: &str) -> Result<Vec<Item<SessionOwners>>, PublicFileError> {
-    let raw: Map<String, Value> = serde_json::from_str(text)?;
-    bounded("sessions", raw.len(), MAX_SESSIONS)?;
-    Ok(raw
-        .into_iter()
+    let raw: MembersAtMost<'_, MAX_SESSIONS> = serde_json::from_str(text)?;
+    let members = raw.0.into_iter();
+    Ok(members
         .map(|(session, owners)| read_owners(&session, owners))
         .collect())
 }
 
-fn read_owners(session: &str, owners: Value) -> Item<SessionOwners> {
+fn read_owners(session: &str, owners: &RawValue) -> Item<SessionOwners> {
     let session = SessionId::parse(session).map_err(|_| ItemError::SessionId)?;
-    let texts: Vec<String> = serde_json::from_value(owners)?;
+    let texts: Vec<String> = serde_json::from_str(owners.get())?;
     let mut owners = vec![];
     for text in &texts {
         owners.push(decode_public_key(text)?);

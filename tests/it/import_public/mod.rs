@@ -285,3 +285,23 @@ fn a_store_that_is_there_already_keeps_what_it_has() {
     let store = Store::<AgentStore>::open(options, crate::support::clock(), None).unwrap();
     verified::<AgentStore>(&store.snapshot().unwrap());
 }
+
+#[test]
+fn a_session_that_the_public_program_still_serves_is_not_taken_from_under_it() {
+    let world = World::new();
+    let lock = world
+        .old()
+        .join("mailbox")
+        .join(world.key("b"))
+        .join("sess-b.notifier-lock");
+    let held = fs::File::create(lock).unwrap();
+    held.lock().unwrap();
+    let before = world.tree();
+    let said = world.run(&["--yes"]);
+    assert_eq!(said.code, 4, "{}", said.stderr);
+    assert!(said.stderr.contains("sess-b"), "{}", said.stderr);
+    assert_eq!(world.tree(), before);
+    assert_eq!(world.answer(&["--dry-run"])["running"], json!(["sess-b"]));
+    held.unlock().unwrap();
+    assert_eq!(world.answer(&["--yes"])["changed"], true);
+}

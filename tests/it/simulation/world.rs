@@ -386,6 +386,7 @@ impl World {
                 to: to.clone(),
                 sha256: sha256(&body),
                 payload: Arc::clone(&body),
+                msg_id: String::new(),
                 limits: LIMITS,
             };
             there.store.submit(now, &command).unwrap();

@@ -25,6 +25,12 @@ pub(in crate::cli::admin) enum ImportError {
     SamePlace { place: PathBuf },
     #[error("the public bus runs: {0}; nothing has changed")]
     PublicBusRuns(#[source] OpenError),
+    #[error(
+        "the public program still serves {}: what it receives and marks from now on would be missed; \
+         nothing has changed",
+        visible(&sessions.join(", "))
+    )]
+    SessionsRun { sessions: Vec<String> },
     #[error("the bus that shall get the mail runs: {0}; nothing has changed")]
     BusRuns(#[source] OpenError),
     #[error("the public bus's file cannot be read: {0}")]
@@ -49,7 +55,9 @@ impl ImportError {
     /// How the program ends.
     pub(in crate::cli::admin) const fn exit(&self) -> Exit {
         match self {
-            ImportError::PublicBusRuns(_) | ImportError::BusRuns(_) => Exit::StoreInUse,
+            ImportError::PublicBusRuns(_)
+            | ImportError::BusRuns(_)
+            | ImportError::SessionsRun { .. } => Exit::StoreInUse,
             ImportError::NoFolder { .. } | ImportError::SamePlace { .. } => Exit::Usage,
             _ => Exit::Failure,
         }
@@ -65,7 +73,9 @@ impl ImportError {
                 "rename the public bus's file and name it with --from-bus, or name another file \
                  for this bus with --bus-store; --only identity leaves the bus alone"
             }
-            ImportError::PublicBusRuns(_) | ImportError::BusRuns(_) => "end it, then try again",
+            ImportError::PublicBusRuns(_)
+            | ImportError::BusRuns(_)
+            | ImportError::SessionsRun { .. } => "end it, then try again",
             ImportError::PublicBus(_) => {
                 "let the public programs read their mail first; --only identity leaves the bus alone"
             }

@@ -60,13 +60,9 @@ pub(super) fn plan(
     }
     found.peers = peers(args, &list, report);
     let mut rehearsal = match &store {
-        Some(open) => {
-            let head = open.snapshot.head().map_err(|e| open.failed(e))?;
-            Rehearsal::<Agent>::over(&open.snapshot, head)
-        }
-        None => Rehearsal::empty(),
-    }
-    .map_err(ImportError::from)?;
+        Some(open) => open.rehearsal()?,
+        None => Rehearsal::empty().map_err(ImportError::from)?,
+    };
     follow_list(&mut rehearsal, &list)?;
     let marks = match &store {
         Some(open) => marks(&open.snapshot).map_err(|e| open.failed(e))?,
@@ -113,6 +109,18 @@ impl Looked {
         ImportError::Store {
             place: self.path.clone(),
             source,
+        }
+    }
+
+    fn rehearsal(&self) -> Result<Rehearsal<Agent>, ImportError> {
+        let head = self.snapshot.head().map_err(|e| self.failed(e))?;
+        match Rehearsal::over(&self.snapshot, head) {
+            Ok(rehearsal) => Ok(rehearsal),
+            // Rows of an older version are made anew when the store is opened.
+            Err(_) => {
+                let rows = self.snapshot.replay::<Agent>();
+                Ok(Rehearsal::over(&rows.map_err(|e| self.failed(e))?, head)?)
+            }
         }
     }
 }

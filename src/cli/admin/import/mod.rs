@@ -126,6 +126,10 @@ pub(super) fn run(args: &Args, store: Option<&Path>, p: &mut Printer) -> Result<
         .into());
     }
     if report.changes() && !args.dry_run {
+        if !report.running.is_empty() {
+            let sessions = report.running;
+            return Err(ImportError::SessionsRun { sessions }.into());
+        }
         ask::consent(args, &report)?;
         // What is said from here on is what was done, not what was meant.
         if let Some(identity) = &identity {

@@ -250,7 +250,12 @@ fn look(path: &Path) -> Result<(Rehearsal<Bus>, BTreeSet<[u8; 32]>), AdminError>
     }
     let snapshot = reader.snapshot().map_err(failed)?;
     let head = snapshot.head().map_err(failed)?;
-    let rehearsal = Rehearsal::over(&snapshot, head).map_err(ImportError::from)?;
+    let rehearsal = match Rehearsal::over(&snapshot, head) {
+        Ok(rehearsal) => rehearsal,
+        // Rows of an older version are made anew when the store is opened.
+        Err(_) => Rehearsal::over(&snapshot.replay::<Bus>().map_err(failed)?, head)
+            .map_err(ImportError::from)?,
+    };
     Ok((rehearsal, marks(&snapshot).map_err(failed)?))
 }
 
@@ -301,6 +306,7 @@ impl Plan {
             arrived: read.arrived,
             sha256: sha256(&read.payload),
             payload: read.payload.into(),
+            msg_id: read.msg_id,
             limits: self.limits,
         };
         if self.marks.contains(&wish.mark()) {

@@ -1,6 +1,6 @@
 //! The public program's folder: files to things. Nothing in it is changed.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
@@ -218,6 +218,9 @@ impl Folder<'_> {
             let mails: Vec<Item<ImportedMail>> =
                 items.into_iter().map(|item| item.and_then(mail)).collect();
             let mails = self.whole(&path, mails);
+            if is_served(&path) {
+                self.report.running.push(session.to_string());
+            }
             found.mail.push((session, mails));
         }
     }
@@ -255,11 +258,9 @@ impl Folder<'_> {
             let cursor = [PathBuf::from(cursor), path.with_extension("cursor")]
                 .iter()
                 .find_map(|path| slurp(path, 64).and_then(text).ok());
-            let lines = slurp(&path, MAX_IMPORTED_FILE_BYTES).and_then(|bytes| {
-                public::inbox(&bytes, cursor.as_deref()).map_err(|e| e.to_string())
-            });
-            match lines {
-                Ok(lines) => {
+            match slurp(&path, MAX_IMPORTED_FILE_BYTES) {
+                Ok(bytes) => {
+                    let lines = public::inbox(&bytes, cursor.as_deref());
                     for line in self.whole(&path, lines) {
                         if !line.is_notice() && !is_pairing_notice(&line, found) {
                             self.report.unsigned(Unsigned {
@@ -316,6 +317,12 @@ impl Folder<'_> {
             }
         }
     }
+}
+
+/// Whether a process of the public program serves a mailbox: it keeps a lock beside it.
+fn is_served(mailbox: &Path) -> bool {
+    File::open(mailbox.with_extension("notifier-lock"))
+        .is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
 /// Whether a line only tells of a request that waits: it is shown with the requests.

@@ -107,6 +107,8 @@ pub(super) struct Report {
     parts: Vec<Part>,
     pub(super) admits: Vec<Admitted>,
     sessions: Vec<SessionMail>,
+    /// Sessions that the other program still serves.
+    pub(super) running: Vec<String>,
     refused: Vec<Refused>,
     pub(super) unsigned: Vec<Unsigned>,
     aside: Vec<Aside>,
@@ -130,6 +132,7 @@ impl Report {
                 .collect(),
             admits: vec![],
             sessions: vec![],
+            running: vec![],
             refused: vec![],
             unsigned: vec![],
             aside: vec![],
@@ -291,6 +294,10 @@ impl Report {
         for s in &self.sessions {
             let text = format!("{}: {} unread, {} read", s.session, s.unread, s.read);
             p.field("session", &text)?;
+        }
+        for session in &self.running {
+            let text = format!("{session} in the other program: end it first");
+            p.field("running", &text)?;
         }
         for key in &self.admits {
             let how = match key.how {

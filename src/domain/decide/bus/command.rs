@@ -43,6 +43,8 @@ pub enum BusCommand {
         payload: Arc<[u8]>,
         /// SHA-256 of the payload.
         sha256: [u8; 32],
+        /// The id that the payload gives itself, or nothing.
+        msg_id: String,
         /// Bounds.
         limits: QueueLimits,
     },

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::{Bus, BusRefusal, BusReply, Overflow, QueueLimits, enqueue};
+use super::{Bus, BusRefusal, BusReply, Overflow, QueueLimits, enqueue, msg_id_hint};
 use crate::crypto::hash::sha256;
 use crate::domain::{Decision, View};
 use crate::event::bus::{BusEvent, QueueImported};
@@ -25,6 +25,8 @@ pub struct ImportMessage {
     pub payload: Arc<[u8]>,
     /// SHA-256 of the payload.
     pub sha256: [u8; 32],
+    /// The id that the payload gives itself; empty where it has none.
+    pub msg_id: String,
     /// Bounds. What does not fit is refused: nothing that waits gives way to an import.
     pub limits: QueueLimits,
 }
@@ -55,7 +57,8 @@ pub(super) fn take(
         overflow: Overflow::Refuse,
         ..wish.limits
     };
-    let mut taken = enqueue(&behind, &wish.to, &wish.payload, &wish.sha256, &limits)?;
+    let facts = (&wish.sha256, msg_id_hint(&wish.msg_id));
+    let mut taken = enqueue(&behind, &wish.to, &wish.payload, facts, &limits)?;
     if !taken.events.is_empty() {
         let mark = QueueImported {
             number: wish.number,

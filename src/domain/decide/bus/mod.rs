@@ -25,7 +25,7 @@ use crate::domain::{Decision, Domain, LiveBody, NewEvent, View};
 use crate::event::Recorded;
 use crate::event::bus::{Acked, BodyLost, BusEvent, DropReason, Dropped, Enqueued, Seen, SeenAt};
 use crate::event::kind::StoreKind;
-use crate::types::limit::{MAX_ACKS_PER_RECORD, MAX_HTTP_BODY_BYTES};
+use crate::types::limit::{MAX_ACKS_PER_RECORD, MAX_HINT_BYTES, MAX_HTTP_BODY_BYTES};
 use crate::types::seq::Seq;
 use crate::types::time::UnixMillis;
 
@@ -67,8 +67,12 @@ impl Domain for Bus {
                 to,
                 payload,
                 sha256,
+                msg_id,
                 limits,
-            } => Ok(enqueue(view, to, payload, sha256, limits)),
+            } => {
+                let hint = msg_id_hint(msg_id);
+                Ok(enqueue(view, to, payload, (sha256, hint), limits))
+            }
             BusCommand::Import(wish) => Ok(import::take(view, wish)),
             BusCommand::Ack { me, seqs } => ack(view.index, me, seqs),
             BusCommand::Announce {
@@ -279,11 +283,17 @@ impl Domain for Bus {
     }
 }
 
+/// The id as it may enter the log; nothing for one that is no plain word.
+fn msg_id_hint(id: &str) -> &str {
+    let plain = id.len() <= MAX_HINT_BYTES && id.bytes().all(|b| b.is_ascii_graphic());
+    if plain { id } else { "" }
+}
+
 fn enqueue(
     view: &View<'_, Bus>,
     to: &str,
     payload: &Arc<[u8]>,
-    sha256: &[u8; 32],
+    (sha256, msg_id): (&[u8; 32], &str),
     limits: &QueueLimits,
 ) -> Result<Decision<BusEvent, BusReply>, BusRefusal> {
     if !queue_name_ok(to) {
@@ -335,6 +345,7 @@ fn enqueue(
         to: to.to_owned(),
         len: len32,
         sha256: *sha256,
+        msg_id: msg_id.to_owned(),
     };
     events.push(NewEvent {
         event: BusEvent::Enqueued(event),

@@ -1,0 +1,206 @@
+//! Whole copies of a store: every table of one consistent snapshot, in a file of its own.
+//!
+//! The copy is made under a temporary name and takes its own once it is durable, so that a file
+//! with that name is always whole. Pages that the original has freed are not copied.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use redb::{
+    Builder, Database, Key, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition,
+    TableHandle, Value, WriteTransaction,
+};
+
+use super::dir::{create_private_dir, parent, sync_dir};
+use super::error::{OpenError, ReadError};
+use super::layout::{self, BODIES, LOG, META, META_FORMAT};
+use super::migrate;
+use super::open::database_error;
+use super::snapshot::Snapshot;
+use crate::domain::tables::TableId;
+
+/// A store could not be copied. Nothing stands under the copy's name that was not there before.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CopyError {
+    /// The copy's file or its directory cannot be written.
+    #[error("cannot write {path}: {source}")]
+    File {
+        /// The path.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// There is a file of that name.
+    #[error("{path} exists; choose another name, or move it away")]
+    Exists {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The original cannot be read.
+    #[error("the original cannot be read: {0}")]
+    Read(#[from] ReadError),
+    /// The original has a table that this program does not know.
+    #[error("the store has a table {name:?} of a newer interlink")]
+    UnknownTable {
+        /// Its name.
+        name: String,
+    },
+    /// The engine failed.
+    #[error("storage engine on {path}: {reason}")]
+    Engine {
+        /// The copy's path.
+        path: PathBuf,
+        /// What it said.
+        reason: String,
+    },
+}
+
+/// Copies a snapshot into a new file (0600), durable when this returns. An existing file of that
+/// name is left alone.
+///
+/// # Errors
+///
+/// [`CopyError`].
+pub fn copy_to(snapshot: &Snapshot, path: &Path) -> Result<(), CopyError> {
+    if path.exists() {
+        return Err(CopyError::Exists {
+            path: path.to_owned(),
+        });
+    }
+    write_copy(snapshot.transaction(), path, false)
+}
+
+/// Keeps a store as it is before its format changes, as `<file>.bak-vN`.
+pub(super) fn before_migration(db: &Database, file: &Path) -> Result<(), OpenError> {
+    let engine = |reason: String| OpenError::Engine {
+        path: file.to_owned(),
+        reason,
+    };
+    let txn = db.begin_read().map_err(|e| engine(e.to_string()))?;
+    let format = Snapshot::new(txn)
+        .meta(META_FORMAT)
+        .map_err(|e| engine(e.to_string()))?
+        .and_then(|bytes| bytes.try_into().ok())
+        .map_or(0, u32::from_le_bytes);
+    if format == 0 || format >= migrate::FORMAT {
+        return Ok(());
+    }
+    let mut name = file.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".bak-v{format}"));
+    let path = file.with_file_name(name);
+    let txn = db.begin_read().map_err(|e| engine(e.to_string()))?;
+    // One that a crash left behind is of an earlier state of the same format.
+    write_copy(&txn, &path, true).map_err(|e| OpenError::Backup {
+        path,
+        reason: e.to_string(),
+    })
+}
+
+fn write_copy(txn: &ReadTransaction, path: &Path, replace: bool) -> Result<(), CopyError> {
+    let failed = |source| CopyError::File {
+        path: path.to_owned(),
+        source,
+    };
+    let dir = parent(path);
+    create_private_dir(dir).map_err(failed)?;
+    let temp = tempfile::Builder::new()
+        .prefix(".interlink-copy-")
+        .tempfile_in(dir)
+        .map_err(failed)?;
+    let to = Builder::new()
+        .create(temp.path())
+        .map_err(|e| CopyError::Engine {
+            path: path.to_owned(),
+            reason: database_error(path, e).to_string(),
+        })?;
+    copy_tables(txn, &to, path)?;
+    drop(to);
+    temp.as_file().sync_all().map_err(failed)?;
+    if replace {
+        temp.persist(path).map_err(|e| failed(e.error))?;
+    } else {
+        temp.persist_noclobber(path)
+            .map_err(|e| match e.error.kind() {
+                io::ErrorKind::AlreadyExists => CopyError::Exists {
+                    path: path.to_owned(),
+                },
+                _ => failed(e.error),
+            })?;
+    }
+    sync_dir(dir).map_err(failed)
+}
+
+fn copy_tables(from: &ReadTransaction, to: &Database, path: &Path) -> Result<(), CopyError> {
+    let engine = |e: redb::Error| CopyError::Engine {
+        path: path.to_owned(),
+        reason: e.to_string(),
+    };
+    let names: Vec<String> = from
+        .list_tables()
+        .map_err(|e| engine(e.into()))?
+        .map(|table| table.name().to_owned())
+        .collect();
+    let txn = to.begin_write().map_err(|e| engine(e.into()))?;
+    for name in names {
+        let rows = TableId::ALL.iter().find_map(|id| match name.as_str() {
+            n if n == id.name() => Some(layout::rows(*id)),
+            n if n == id.base_name() => Some(layout::base_rows(*id)),
+            _ => None,
+        });
+        match (name.as_str(), rows) {
+            (_, Some(table)) => copy_table(from, &txn, table).map_err(engine)?,
+            (n, _) if n == LOG.name() => copy_table(from, &txn, LOG).map_err(engine)?,
+            (n, _) if n == BODIES.name() => copy_table(from, &txn, BODIES).map_err(engine)?,
+            (n, _) if n == META.name() => copy_table(from, &txn, META).map_err(engine)?,
+            _ => return Err(CopyError::UnknownTable { name }),
+        }
+    }
+    txn.commit().map_err(|e| engine(e.into()))
+}
+
+fn copy_table<K: Key + 'static, V: Value + 'static>(
+    from: &ReadTransaction,
+    to: &WriteTransaction,
+    table: TableDefinition<'static, K, V>,
+) -> Result<(), redb::Error> {
+    let mut copy = to.open_table(table)?;
+    for row in from.open_table(table)?.iter()? {
+        let (key, value) = row?;
+        copy.insert(key.value(), value.value())?;
+    }
+    Ok(())
+}
+
+/// Gives pages that the store no longer uses back to the file system. The store must not be open
+/// anywhere. Returns the file's length before and after, in bytes.
+///
+/// # Errors
+///
+/// [`OpenError::InUse`] names whoever has it open.
+pub fn shrink(path: &Path) -> Result<(u64, u64), OpenError> {
+    let failed = |source| OpenError::File {
+        path: path.to_owned(),
+        source,
+    };
+    let before = fs::metadata(path).map_err(failed)?.len();
+    let mut db = Builder::new()
+        .open(path)
+        .map_err(|e| database_error(path, e))?;
+    loop {
+        match db.compact() {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(e) => {
+                return Err(OpenError::Engine {
+                    path: path.to_owned(),
+                    reason: e.to_string(),
+                });
+            }
+        }
+    }
+    drop(db);
+    let after = fs::metadata(path).map_err(failed)?.len();
+    Ok((before, after))
+}
