@@ -26,7 +26,8 @@ pub(super) fn router(app: Arc<App>) -> Router {
         .route("/queues", read(get(admin::queues)))
         .route("/tables/{name}", read(get(admin::table)))
         .route("/status", read(get(health::full_status)))
-        .route("/verify", posted(post(admin::verify)));
+        .route("/verify", posted(post(admin::verify)))
+        .route("/compact", posted(post(admin::compact)));
     Router::new()
         .route("/send", posted(post(send::send)))
         .route("/recv", read(get(recv::recv)))

@@ -6,13 +6,15 @@ use std::ops::{Bound, ControlFlow};
 use serde_json::{Value, json};
 
 use super::verify::{Report, VerifyError};
-use super::{ReadError, Snapshot};
+use super::{Compacted, ReadError, Snapshot};
 use crate::domain::decide::bus::QueueIndex;
 use crate::domain::projection::bus::{DropCounter, DropsRow, PendingRow, RosterRow};
 use crate::domain::tables::{TableError, TableId, TableReader, decode_row};
 use crate::event::{Recorded, StoredEvent};
 use crate::types::seq::Seq;
-use crate::wire::admin::{QueueRow, Queues, RecordRow, Records, TableRow, TableRows, Verification};
+use crate::wire::admin::{
+    Compaction, QueueRow, Queues, RecordRow, Records, TableRow, TableRows, Verification,
+};
 
 /// Records from a position on.
 ///
@@ -40,6 +42,18 @@ pub fn records<E: StoredEvent>(
     })?;
     let head = snapshot.head()?.0;
     Ok(Records { head, records })
+}
+
+/// What a compaction did, or would do.
+#[must_use]
+pub fn compaction(done: &Compacted) -> Compaction {
+    Compaction {
+        records: done.records,
+        bytes: done.bytes,
+        base: done.base.0,
+        head: done.head.0,
+        done: done.done,
+    }
 }
 
 /// Every queue in which something waits, by name.

@@ -100,6 +100,20 @@ fn nothing_but_the_fingerprint_typed_at_the_question_is_consent() {
 }
 
 #[test]
+fn what_was_typed_before_the_prompt_stood_there_is_no_answer() {
+    let (home, bob) = (Home::new(1), Home::new(2));
+    let key = bob.key.to_string();
+    let mut terminal = Terminal::start(&admin(&home, &["peers", "add", "bob", &key]));
+    terminal.type_in(&format!("{}\n", first4(&bob)));
+    terminal.wait_for("to stop: ");
+    terminal.type_in("\n");
+    let ended = terminal.end();
+    assert_eq!(ended.code, Some(1), "{}", ended.stderr);
+    assert!(ended.stderr.contains("not confirmed"), "{}", ended.stderr);
+    assert_eq!(home.peers(), json!({}));
+}
+
+#[test]
 fn without_a_terminal_and_in_an_agents_shell_nobody_is_admitted() {
     let (home, bob) = (Home::new(1), Home::new(2));
     let key = bob.key.to_string();
@@ -279,4 +293,29 @@ fn lines_are_cut_on_a_terminal_and_whole_elsewhere() {
         let widest = shown.lines().map(|line| line.chars().count()).max();
         assert_eq!(widest, Some(80), "{shown}");
     }
+}
+
+#[test]
+fn a_fingerprint_that_nothing_shows_is_told_what_would_do() {
+    let home = Home::new(1);
+    let unknown = Home::new(2).key.fingerprint().to_string();
+    for what in ["block", "unblock", "cancel"] {
+        let output = admin(&home, &["pair", what, &unknown]).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{what}: {said}");
+        for part in ["43 characters", "fingerprint", "pair list"] {
+            assert!(said.contains(part), "{what}: {said}");
+        }
+    }
+    let key = Home::new(2).key.to_string();
+    assert_eq!(
+        answer(&home, &["pair", "block", &key])["changed"],
+        json!(true)
+    );
+    // It is listed by now.
+    let heard = answer(&home, &["pair", "unblock", &unknown]);
+    assert_eq!(
+        (&heard["key"], &heard["changed"]),
+        (&json!(key), &json!(true))
+    );
 }

@@ -7,6 +7,14 @@ mod admin;
     target_os = "linux",
     feature = "agent",
     feature = "bus",
+    feature = "cli",
+    feature = "testkit"
+))]
+mod admin_compact;
+#[cfg(all(
+    target_os = "linux",
+    feature = "agent",
+    feature = "bus",
     feature = "cli"
 ))]
 mod admin_peers;
@@ -39,6 +47,17 @@ mod host_claude;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod host_codex;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod host_doctor;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod host_flags;
+#[cfg(all(
+    target_os = "linux",
+    feature = "agent",
+    feature = "bus",
+    feature = "cli"
+))]
+mod host_pairing;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod host_pull;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod host_setup;
@@ -69,6 +88,8 @@ mod keygen;
 ))]
 mod kill;
 mod lexer;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod mcp_bounds;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod mcp_consent;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]

@@ -15,8 +15,9 @@ use super::reader::{
     BusNumbers, KnownSessionView, Origin, OutboxView, Running, Source, StoreReader, StoreStatus,
 };
 use crate::event::kind::StoreKind;
+use crate::store::Cut;
 use crate::types::limit::MAX_ADMIN_ROWS;
-use crate::wire::admin::{AdminFile, Queues, Records, Status, Verification};
+use crate::wire::admin::{AdminFile, Compaction, Queues, Records, Status, Verification};
 
 /// Longest answer in bytes: a full page of the largest events.
 const MAX_ANSWER_BYTES: u64 = 256 << 20;
@@ -29,6 +30,9 @@ const CONNECT: Duration = Duration::from_secs(2);
 
 /// How long an answer may take, except that of `verify`.
 const ANSWER: Duration = Duration::from_secs(10);
+
+/// How long a turn of `compact` may take: counting what it would take reads much of the log.
+const COMPACT: Duration = Duration::from_secs(300);
 
 /// How long `verify` may take.
 const VERIFY: Duration = Duration::from_secs(3600);
@@ -129,6 +133,16 @@ impl EndpointReader {
             return Err(self.failed(format!("{status} {}", detail.unwrap_or_default())));
         }
         serde_json::from_slice(&body).map_err(|e| self.failed(e))
+    }
+
+    /// Lets the bus compact for a moment, or say what that would take.
+    pub(super) fn compact(&self, cut: Cut, dry_run: bool) -> Result<Compaction, AdminError> {
+        let (until, before) = (cut.until, cut.before.0);
+        let path = format!("compact?until={until}&before={before}&dry_run={dry_run}");
+        let request = self.agent.post(self.url(&path));
+        let request = request.header("authorization", self.authorization());
+        let request = request.config().timeout_global(Some(COMPACT)).build();
+        self.answer(request.send_empty())
     }
 
     fn status_answer(&self) -> Result<Status, AdminError> {

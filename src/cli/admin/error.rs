@@ -115,6 +115,14 @@ pub(super) enum AdminError {
     #[cfg(feature = "agent")]
     #[error(transparent)]
     Import(#[from] super::import::ImportError),
+    #[error("{what}\nnobody can be asked here")]
+    Unconfirmed { what: String },
+    #[error("not confirmed; nothing has changed")]
+    Declined,
+    #[error("a file that is open elsewhere cannot be made smaller")]
+    ShrinkInUse,
+    #[error(transparent)]
+    Compact(#[from] crate::store::CompactError),
     #[cfg(feature = "agent")]
     #[error("erasing cannot be undone")]
     NotConfirmed,
@@ -154,7 +162,7 @@ impl AdminError {
                 OpenError::WrongKind { .. } => Exit::StoreWrongKind,
                 _ => Exit::Failure,
             },
-            AdminError::Endpoint(_) => Exit::StoreInUse,
+            AdminError::Endpoint(_) | AdminError::ShrinkInUse => Exit::StoreInUse,
             #[cfg(feature = "agent")]
             AdminError::Held(_) => Exit::StoreInUse,
             #[cfg(feature = "agent")]
@@ -165,7 +173,8 @@ impl AdminError {
             | AdminError::NotAKey { .. }
             | AdminError::NoSuchKey { .. }
             | AdminError::OwnKey
-            | AdminError::NotConfirmed => Exit::Usage,
+            | AdminError::NotConfirmed
+            | AdminError::Unconfirmed { .. } => Exit::Usage,
             _ => Exit::Failure,
         }
     }
@@ -205,7 +214,8 @@ impl AdminError {
         use crate::domain::decide::agent::AgentRefusal;
         use crate::keystore::LoadKeyError;
         Some(match self {
-            AdminError::NotConfirmed => "say --yes",
+            AdminError::NotConfirmed | AdminError::Unconfirmed { .. } => "say --yes",
+            AdminError::ShrinkInUse => "stop the bus first, or leave --shrink out",
             AdminError::Ledger(LedgerError::Refused(AgentRefusal::StillAdmitted { .. })) => {
                 "remove the peer first: its history is part of what an admitted peer may refer to"
             }

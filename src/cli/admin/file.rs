@@ -24,10 +24,10 @@ use crate::event::agent::AgentEvent;
 use crate::event::bus::BusEvent;
 use crate::event::kind::StoreKind;
 use crate::store::verify::verify;
-use crate::store::{Mode, OpenError, ReadError, Reader, Snapshot, inspect};
+use crate::store::{Cut, Mode, OpenError, ReadError, Reader, Snapshot, inspect};
 use crate::types::id::PublicKey;
 use crate::types::seq::Seq;
-use crate::wire::admin::{Queues, Records, Verification};
+use crate::wire::admin::{Compaction, Queues, Records, Verification};
 
 /// How long opening may take: a writer that is frozen inside a transaction holds a lock.
 const OPEN_DEADLINE: Duration = Duration::from_secs(5);
@@ -82,6 +82,11 @@ impl FileReader {
                 source,
             },
         })
+    }
+
+    /// What a compaction would take out of the log.
+    pub(super) fn foldable(&self, cut: Cut) -> Result<Compaction, AdminError> {
+        self.read(|snapshot| Ok(inspect::compaction(&snapshot.foldable(cut)?)))
     }
 
     fn read<T>(&self, f: impl FnOnce(&Snapshot) -> Result<T, ReadError>) -> Result<T, AdminError> {

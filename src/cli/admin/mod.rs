@@ -12,6 +12,8 @@
 //!
 //! Standard output carries the answer, standard error what is to be said about it.
 
+mod compact;
+mod confirm;
 mod demo;
 mod endpoint;
 mod error;
@@ -98,6 +100,8 @@ enum Command {
     Outbox(outbox::Args),
     /// Prove that the stores are what their logs say
     Verify,
+    /// Let the oldest records go, of a running bus or of a closed store
+    Compact(compact::Args),
     /// Who asks to write to an identity, and deciding about it
     #[cfg(feature = "agent")]
     Pair(pair::Args),
@@ -121,7 +125,7 @@ enum Command {
 /// The program: reads the process's arguments, answers with its exit code.
 #[must_use]
 pub fn main() -> ExitCode {
-    let args = match Args::try_parse() {
+    let args = match super::args::parse::<Args>() {
         Ok(args) => args,
         // Help and version are errors to clap, with exit code 0.
         Err(e) => {
@@ -175,6 +179,7 @@ fn run(args: Args, printer: &mut Printer) -> Result<u8, AdminError> {
         Command::Queue => queue::run(&targets, printer),
         Command::Outbox(outbox) => outbox::run(&outbox, &targets, printer),
         Command::Verify => verify::run(&targets, printer),
+        Command::Compact(args) => compact::run(&args, &targets, printer),
         Command::Sessions(_) => sessions::list(&targets, printer),
         Command::Demo(_) => Ok(()),
         #[cfg(feature = "agent")]

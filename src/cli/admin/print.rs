@@ -6,13 +6,13 @@
 
 use std::fmt;
 use std::io::{self, IsTerminal as _, Write};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
+use super::super::clock::WallClock;
 use super::reader::{Origin, Source};
 use crate::types::text::{visible, visible_id, visible_json};
-use crate::types::time::{UnixMillis, millis};
+use crate::types::time::{Clock as _, UnixMillis};
 
 /// Columns of a terminal that does not say.
 const WIDTH: usize = 80;
@@ -63,7 +63,7 @@ impl Printer {
         let stdout = io::stdout();
         let terminal = stdout.is_terminal();
         Printer {
-            color: terminal && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()),
+            color: terminal && crate::cli::args::variable("NO_COLOR").is_none(),
             width: if terminal { columns() } else { usize::MAX },
             out: Box::new(io::BufWriter::new(stdout)),
             json,
@@ -279,8 +279,7 @@ pub(super) fn age(now: UnixMillis, then: u64) -> String {
 
 /// The wall clock.
 pub(super) fn now() -> UnixMillis {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    UnixMillis(since.map_or(0, millis))
+    WallClock.now()
 }
 
 /// Year, month and day (UTC) of a day number since the Unix epoch, by the algorithm of the

@@ -1,7 +1,7 @@
 //! Consent on the operator's terminal.
 //!
 //! The answer is read from the controlling terminal, not from standard input: a pipe is not a person.
-//! What was typed before the question stood there does not count, so a pasted second line cannot answer
+//! What was typed before the prompt stood there does not count, so a pasted second line cannot answer
 //! it. And a coding agent's shell is not the operator's: its variables give it away.
 //!
 //! That is a hurdle, not a wall: a program with the user's rights can open a terminal of its own and
@@ -97,29 +97,40 @@ pub(super) enum TerminalError {
 /// Asks on the terminal. True: what was typed is the beginning of the fingerprint.
 pub(super) fn confirm(question: &Question<'_>, shell: Shell) -> Result<bool, TerminalError> {
     shell.check()?;
-    let line = ask(&text(question))?;
+    let line = ask(&text(question), &prompt())?;
     Ok(is_yes(line.trim(), &question.key))
 }
 
 /// Asks on the terminal about what a text says. True: `yes` was typed.
 pub(super) fn agree(text: &str) -> Result<bool, TerminalError> {
-    let line = ask(&format!("{text}Type yes to go on, anything else to stop: "))?;
+    let line = ask(text, "Type yes to go on, anything else to stop: ")?;
     Ok(line.trim() == "yes")
 }
 
-/// The line that is typed after a text was shown.
-fn ask(text: &str) -> Result<String, TerminalError> {
+/// The line that is typed behind a prompt.
+fn ask(text: &str, prompt: &str) -> Result<String, TerminalError> {
     let mut terminal = open().map_err(TerminalError::None)?;
-    terminal
-        .write_all(text.as_bytes())
-        .and_then(|()| terminal.flush())
+    // What was typed before the prompt stood there is nobody's answer; whatever follows it counts.
+    say(&mut terminal, text)
+        .and_then(|()| drain(&terminal))
+        .and_then(|()| say(&mut terminal, prompt))
         .map_err(TerminalError::Io)?;
-    drain(&terminal).map_err(TerminalError::Io)?;
     let mut line = String::new();
     BufReader::new(terminal.take(MAX_LINE))
         .read_line(&mut line)
         .map_err(TerminalError::Io)?;
     Ok(line)
+}
+
+fn say(terminal: &mut File, text: &str) -> io::Result<()> {
+    terminal.write_all(text.as_bytes())?;
+    terminal.flush()
+}
+
+fn prompt() -> String {
+    format!(
+        "Type the first {TYPED} characters of the fingerprint to go on, anything else to stop: "
+    )
 }
 
 fn is_yes(typed: &str, key: &PublicKey) -> bool {
@@ -144,8 +155,7 @@ fn text(question: &Question<'_>) -> String {
     });
     format!(
         "{}\n\n  your name     {}{claimed}\n  key           {}\n  fingerprint   {}\n\n\
-         {}\nType the first {TYPED} characters of the fingerprint to go on, anything else to \
-         stop: ",
+         {}\n",
         question.head,
         visible(question.petname),
         question.key,
@@ -159,7 +169,7 @@ fn open() -> io::Result<File> {
     OpenOptions::new().read(true).write(true).open("/dev/tty")
 }
 
-/// What was typed before the question is nobody's answer.
+/// Forgets what was typed up to now.
 #[cfg(unix)]
 fn drain(terminal: &File) -> io::Result<()> {
     use rustix::termios::{QueueSelector, tcflush};

@@ -66,6 +66,7 @@ impl<'de: 'a, 'a, const N: usize> Deserialize<'de> for MembersAtMost<'a, N> {
                 Ok(members)
             }
         }
-        d.deserialize_map(Members::<N>(PhantomData)).map(MembersAtMost)
+        d.deserialize_map(Members::<N>(PhantomData))
+            .map(MembersAtMost)
     }
 }

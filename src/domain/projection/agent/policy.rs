@@ -110,6 +110,7 @@ impl Projection<AgentEvent> for Peers {
             | directory_event!()
             | pairing_event!()
             | AgentEvent::PeersFileAdopted(_)
+            | AgentEvent::PeersHeld(_)
             | AgentEvent::LeaseTaken(_)
             | AgentEvent::LeaseReleased(_)
             | AgentEvent::HostChanged(_)
@@ -179,6 +180,7 @@ impl Projection<AgentEvent> for PeersFile {
             | AgentEvent::PeerAdded(_)
             | AgentEvent::PeerRemoved(_)
             | AgentEvent::PeersPublished(_)
+            | AgentEvent::PeersHeld(_)
             | AgentEvent::LeaseTaken(_)
             | AgentEvent::LeaseReleased(_)
             | AgentEvent::HostChanged(_)
@@ -253,6 +255,7 @@ impl Projection<AgentEvent> for Sessions {
             | AgentEvent::PeerRemoved(_)
             | AgentEvent::PeersPublished(_)
             | AgentEvent::PeersFileAdopted(_)
+            | AgentEvent::PeersHeld(_)
             | AgentEvent::HostChanged(_)
             | AgentEvent::Imported(_) => return Ok(()),
         };
