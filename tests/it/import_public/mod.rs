@@ -44,7 +44,7 @@ fn a_dry_run_says_what_would_be_done_and_leaves_no_trace() {
     assert_eq!(told["refused"], json!([]));
     assert_eq!(
         told["sessions"],
-        json!([{ "session": "sess-b", "unread": 4, "read": 1 }])
+        json!([{ "session": "sess-b", "unread": 3 }])
     );
     let admits: Vec<_> = told["admits"]
         .as_array()
@@ -128,8 +128,7 @@ fn what_was_unread_is_unread_and_a_second_import_finds_it_all() {
         assert!(text.contains(needle), "{texts:?}");
     }
     let history = agent.call("conversation_history", &json!({ "peer": "alice" }));
-    let read = &history["messages"][0]["content"];
-    assert!(read.as_str().unwrap().contains("read already"), "{history}");
+    assert!(history.to_string().contains("read already"), "{history}");
     let waiting = agent.call("list_pair_requests", &json!({}));
     assert!(waiting.to_string().contains(&world.key("e")), "{waiting}");
     assert!(!waiting.to_string().contains('\n'));

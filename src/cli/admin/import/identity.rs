@@ -19,7 +19,7 @@ use crate::domain::decide::agent::{
 };
 use crate::domain::query::agent as query;
 use crate::domain::rehearsal::Rehearsal;
-use crate::domain::tables::TableReader;
+use crate::domain::tables::{TableError, TableReader};
 use crate::event::Recorded;
 use crate::event::agent::{AgentEvent, ImportedPart};
 use crate::event::kind::{EventKind, StoreKind};
@@ -94,7 +94,7 @@ pub(super) fn carry_out(
         };
         tell(command, reply, report)?;
     }
-    Ok(())
+    operator.read(|snapshot| Ok(plan.tell_unread(snapshot, report)?))
 }
 
 /// The identity's store, to be looked at only.
@@ -318,6 +318,23 @@ impl Plan {
         });
     }
 
+    /// The sessions that get messages.
+    fn mailboxes(&self) -> BTreeSet<&SessionId> {
+        let sessions = self.commands.iter().filter_map(|command| match command {
+            ImportCommand::Mail { session, .. } => Some(session),
+            _ => None,
+        });
+        sessions.collect()
+    }
+
+    fn tell_unread(&self, tables: &dyn TableReader, report: &mut Report) -> Result<(), TableError> {
+        for session in self.mailboxes() {
+            let totals = query::unread_totals(tables, session)?;
+            report.unread(session.as_str(), totals.messages);
+        }
+        Ok(())
+    }
+
     fn tell_done_before(&self, report: &mut Report) {
         for (part, count) in &self.done_before {
             report.known(part.name(), *count);
@@ -343,6 +360,7 @@ fn try_out(
         tell(command, rehearsed.reply, report)?;
     }
     let tables = rehearsal.tables();
+    plan.tell_unread(tables, report).map_err(storage)?;
     for peer in query::peers(tables).map_err(storage)? {
         if !peers_before.contains(&peer.key) {
             report
@@ -359,7 +377,7 @@ fn try_out(
     Ok(())
 }
 
-fn storage(e: crate::domain::tables::TableError) -> ImportError {
+fn storage(e: TableError) -> ImportError {
     ImportError::Rehearsal(e.into())
 }
 
@@ -394,14 +412,6 @@ fn tell(command: &ImportCommand, reply: AgentReply, report: &mut Report) -> Resu
             Fate::Known => report.known(part, 1),
             Fate::Left(why) => report.left(part, why.name(), is_unread(command, at, *why)),
         }
-    }
-    if let ImportCommand::Mail { session, mails, .. } = command {
-        let taken = |read: bool| {
-            let all = mails.iter().zip(&fates);
-            all.filter(|(mail, fate)| mail.read == read && **fate == Fate::Taken)
-                .count()
-        };
-        report.mail(session.as_str(), taken(false), taken(true));
     }
     Ok(())
 }

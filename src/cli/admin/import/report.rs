@@ -88,12 +88,12 @@ struct Aside {
     reason: &'static str,
 }
 
-/// How many messages a session gets.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct SessionMail {
+/// A session that gets messages.
+#[derive(Clone, Debug, Serialize)]
+struct SessionMail {
     session: String,
+    /// What is unread in its mailbox then, earlier mail included.
     unread: usize,
-    read: usize,
 }
 
 /// The whole of it.
@@ -235,19 +235,12 @@ impl Report {
         self.list(|r| &mut r.aside, aside);
     }
 
-    pub(super) fn mail(&mut self, session: &str, unread: usize, read: usize) {
-        match self.sessions.iter_mut().find(|s| s.session == session) {
-            Some(known) => {
-                known.unread += unread;
-                known.read += read;
-            }
-            None if unread + read > 0 => self.sessions.push(SessionMail {
-                session: session.to_owned(),
-                unread,
-                read,
-            }),
-            None => {}
-        }
+    /// How much is unread in a session's mailbox.
+    pub(super) fn unread(&mut self, session: &str, unread: usize) {
+        self.sessions.push(SessionMail {
+            session: session.to_owned(),
+            unread,
+        });
     }
 
     /// Whether nothing was there at all.
@@ -292,8 +285,7 @@ impl Report {
             }
         }
         for s in &self.sessions {
-            let text = format!("{}: {} unread, {} read", s.session, s.unread, s.read);
-            p.field("session", &text)?;
+            p.field("session", &format!("{}: {} unread", s.session, s.unread))?;
         }
         for session in &self.running {
             let text = format!("{session} in the other program: end it first");
