@@ -6,6 +6,7 @@
 //!
 //! - `open`: modes, creation, integrity, projections that are behind or of another version.
 //! - [`Snapshot`]: consistent reads. - [`verify`]: replays the log and compares.
+//! - [`PublicBus`]: the file of the public program's bus, for moving house.
 //! - [`inspect`]: a store in the words of people. - `overlay`: reading a file that must not be changed.
 
 mod backup;
@@ -24,6 +25,7 @@ mod migrate;
 mod open;
 mod overlay;
 mod owner;
+mod public_bus;
 mod receipt;
 mod redb_tables;
 mod replay;
@@ -48,6 +50,7 @@ pub use migrate::FORMAT;
 #[cfg(feature = "testkit")]
 pub use open::BackendSource;
 pub use open::{Location, Mode, OpenOptions};
+pub use public_bus::{PublicBus, PublicMessage, PublicRow};
 pub use receipt::Receipt;
 pub use snapshot::Snapshot;
 

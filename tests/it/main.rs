@@ -69,6 +69,14 @@ mod hostile_relay;
 mod http;
 #[cfg(feature = "bus")]
 mod http_contract;
+#[cfg(all(
+    target_os = "linux",
+    feature = "agent",
+    feature = "bus",
+    feature = "cli",
+    feature = "testkit"
+))]
+mod import_public;
 #[cfg(feature = "cli")]
 mod keygen;
 #[cfg(all(

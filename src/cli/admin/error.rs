@@ -113,6 +113,8 @@ pub(super) enum AdminError {
     #[error("{text:?} fits several keys")]
     Ambiguous { text: String },
     #[cfg(feature = "agent")]
+    #[error(transparent)]
+    Import(#[from] super::import::ImportError),
     #[error("{what}\nnobody can be asked here")]
     Unconfirmed { what: String },
     #[error("not confirmed; nothing has changed")]
@@ -121,6 +123,7 @@ pub(super) enum AdminError {
     ShrinkInUse,
     #[error(transparent)]
     Compact(#[from] crate::store::CompactError),
+    #[cfg(feature = "agent")]
     #[error("erasing cannot be undone")]
     NotConfirmed,
     #[cfg(feature = "agent")]
@@ -162,6 +165,8 @@ impl AdminError {
             AdminError::Endpoint(_) | AdminError::ShrinkInUse => Exit::StoreInUse,
             #[cfg(feature = "agent")]
             AdminError::Held(_) => Exit::StoreInUse,
+            #[cfg(feature = "agent")]
+            AdminError::Import(e) => e.exit(),
             #[cfg(feature = "agent")]
             AdminError::Relays(_)
             | AdminError::Petname { .. }
@@ -240,6 +245,7 @@ impl AdminError {
             AdminError::NobodyAsks { .. } | AdminError::NoConflict { .. } => {
                 "`interlink-admin pair list` shows what waits"
             }
+            AdminError::Import(e) => return e.next(),
             AdminError::NameNeeded => "choose one with --petname NAME",
             AdminError::Ambiguous { .. } => "give the whole key",
             _ => return None,

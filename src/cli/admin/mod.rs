@@ -20,6 +20,8 @@ mod error;
 mod file;
 #[cfg(feature = "agent")]
 mod forget;
+#[cfg(feature = "agent")]
+mod import;
 mod listing;
 mod locate;
 mod log;
@@ -111,6 +113,9 @@ enum Command {
     /// Whose sessions an identity knows; forget one
     #[command(subcommand)]
     Sessions(sessions::Args),
+    /// Take over what the public interlink-mcp keeps: peers, messages, pairing, queues
+    #[cfg(feature = "agent")]
+    Import(import::Args),
     /// Erase what was exchanged with a key that is not admitted: messages both ways and all that is
     /// remembered of it
     #[cfg(feature = "agent")]
@@ -152,6 +157,10 @@ fn run(args: Args, printer: &mut Printer) -> Result<u8, AdminError> {
         #[cfg(feature = "agent")]
         Command::Pair(pair) => return pair::run(&pair, store, printer).map(|()| printer.code),
         #[cfg(feature = "agent")]
+        Command::Import(import) => {
+            return import::run(&import, store, printer).map(|()| printer.code);
+        }
+        #[cfg(feature = "agent")]
         Command::Peers(peers) => return peers::run(&peers, store, printer).map(|()| printer.code),
         #[cfg(feature = "agent")]
         Command::Sessions(sessions::Args::Clear(clear)) => {
@@ -174,7 +183,9 @@ fn run(args: Args, printer: &mut Printer) -> Result<u8, AdminError> {
         Command::Sessions(_) => sessions::list(&targets, printer),
         Command::Demo(_) => Ok(()),
         #[cfg(feature = "agent")]
-        Command::Pair(_) | Command::Peers(_) | Command::ForgetPeer(_) => Ok(()),
+        Command::Pair(_) | Command::Peers(_) | Command::ForgetPeer(_) | Command::Import(_) => {
+            Ok(())
+        }
     }
     .map(|()| printer.code)
 }
