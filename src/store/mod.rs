@@ -24,9 +24,13 @@ mod migrate;
 mod open;
 mod overlay;
 mod owner;
+mod parts;
+mod place;
 mod receipt;
 mod redb_tables;
+mod repair;
 mod replay;
+mod salvage;
 mod snapshot;
 mod stage;
 pub mod verify;
@@ -37,17 +41,22 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-pub use backup::{CopyError, copy_to, shrink};
+pub use backup::{CopyError, copy_proven, copy_to, shrink};
 pub use commit::Committed;
 pub use compact::{CompactError, Compacted, Cut, LogSize, Retention};
 pub use compactor::Compaction;
 pub use dir::create_private_dir;
 pub use error::{CommandError, OpenError, ReadError, SubmitError};
+pub use guard::quiet_engine_panics;
 pub use migrate::FORMAT;
 #[cfg(feature = "testkit")]
 pub use open::BackendSource;
 pub use open::{Location, Mode, OpenOptions};
+pub use parts::{Part, Parts, build};
+pub use place::{Held, PlaceError, hold, replace};
 pub use receipt::Receipt;
+pub use repair::{LeftOut, RepairError, RepairReport, repair};
+pub use salvage::{BaseFound, Salvage};
 pub use snapshot::Snapshot;
 
 use crate::domain::Domain;

@@ -27,6 +27,8 @@ mod bus_process;
 mod compaction;
 mod counters;
 #[cfg(feature = "testkit")]
+mod damage;
+#[cfg(feature = "testkit")]
 mod faults;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod flags;

@@ -112,7 +112,6 @@ pub(super) enum AdminError {
     #[cfg(feature = "agent")]
     #[error("{text:?} fits several keys")]
     Ambiguous { text: String },
-    #[cfg(feature = "agent")]
     #[error("{what}\nnobody can be asked here")]
     Unconfirmed { what: String },
     #[error("not confirmed; nothing has changed")]
@@ -121,6 +120,10 @@ pub(super) enum AdminError {
     ShrinkInUse,
     #[error(transparent)]
     Compact(#[from] crate::store::CompactError),
+    #[error(transparent)]
+    Care(#[from] super::care::CareError),
+    #[error("there is no command called {name:?}")]
+    NoCommand { name: String },
     #[error("erasing cannot be undone")]
     NotConfirmed,
     #[cfg(feature = "agent")]
@@ -159,6 +162,8 @@ impl AdminError {
                 OpenError::WrongKind { .. } => Exit::StoreWrongKind,
                 _ => Exit::Failure,
             },
+            AdminError::Care(e) => e.exit(),
+            AdminError::NoCommand { .. } => Exit::Usage,
             AdminError::Endpoint(_) | AdminError::ShrinkInUse => Exit::StoreInUse,
             #[cfg(feature = "agent")]
             AdminError::Held(_) => Exit::StoreInUse,
@@ -193,6 +198,7 @@ impl AdminError {
                 return Some(format!("there are: {}", names.join(", ")));
             }
             AdminError::Demo(e) => return e.next(),
+            AdminError::Care(e) => return e.next(),
             #[cfg(feature = "agent")]
             e => return e.next_for_operators().map(ToOwned::to_owned),
             #[cfg(not(feature = "agent"))]
