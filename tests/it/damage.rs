@@ -24,7 +24,7 @@ use super::support::{START, clock, long, seed};
 
 /// A part that can be kept.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kept {
+pub(crate) enum Kept {
     Meta(String, Vec<u8>),
     Base(TableId, Vec<u8>, Vec<u8>),
     Record(u64, Vec<u8>),
@@ -54,7 +54,7 @@ impl Kept {
     }
 }
 
-fn parts_of(path: &Path) -> Result<Vec<Kept>, ReadError> {
+pub(crate) fn parts_of(path: &Path) -> Result<Vec<Kept>, ReadError> {
     let reader = Reader::open(path, Mode::Exclusive).map_err(|e| ReadError::Engine {
         reason: e.to_string(),
     })?;
@@ -88,7 +88,7 @@ fn frames(parts: &[Kept]) -> BTreeMap<u64, Vec<u8>> {
 }
 
 /// Writes parts, whatever they say.
-fn write(parts: &[Kept], kind: StoreKind, path: &Path) {
+pub(crate) fn write(parts: &[Kept], kind: StoreKind, path: &Path) {
     build::<CopyError>(
         path,
         kind,

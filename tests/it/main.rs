@@ -3,6 +3,8 @@
 
 #[cfg(all(feature = "persist", feature = "cli"))]
 mod admin;
+#[cfg(all(unix, feature = "agent", feature = "cli", feature = "testkit"))]
+mod admin_backup;
 #[cfg(all(
     target_os = "linux",
     feature = "agent",
@@ -18,6 +20,8 @@ mod admin_compact;
     feature = "cli"
 ))]
 mod admin_peers;
+#[cfg(all(unix, feature = "agent", feature = "cli", feature = "testkit"))]
+mod admin_repair;
 #[cfg(all(unix, feature = "agent", feature = "cli", feature = "testkit"))]
 mod admin_sessions;
 mod architecture;

@@ -28,7 +28,7 @@ pub(super) enum CareError {
     #[error(transparent)]
     Place(PlaceError),
     #[error(transparent)]
-    Repair(#[from] RepairError),
+    Repair(RepairError),
     #[error("{what} is not what its log says: {difference}")]
     Unproven { what: String, difference: String },
     #[error("there are {stores} stores, and one is meant")]
@@ -60,6 +60,15 @@ impl From<PlaceError> for CareError {
         match e {
             PlaceError::Copy(e) => CareError::Copy(e),
             e => CareError::Place(e),
+        }
+    }
+}
+
+impl From<RepairError> for CareError {
+    fn from(e: RepairError) -> Self {
+        match e {
+            RepairError::Copy(e) => CareError::Copy(e),
+            e => CareError::Repair(e),
         }
     }
 }
@@ -220,7 +229,14 @@ impl Access {
     pub(super) fn back_up(&self, to: &Path) -> Result<Verification, AdminError> {
         match self {
             Access::File(reader) => reader.back_up(to),
-            Access::Endpoint(bus) => Ok(proven(bus.back_up(to)?, to)?),
+            Access::Endpoint(bus) => {
+                // The bus would refuse as well, in words about itself.
+                if std::fs::symlink_metadata(to).is_ok() {
+                    let path = to.to_owned();
+                    return Err(CareError::Copy(CopyError::Exists { path }).into());
+                }
+                Ok(proven(bus.back_up(to)?, to)?)
+            }
         }
     }
 }

@@ -49,6 +49,16 @@ pub(super) enum EndpointError {
         /// What is wrong.
         source: io::Error,
     },
+    /// It answers, and does not do it.
+    #[error("the bus at {url} (pid {pid}) refuses: {reason}")]
+    Refused {
+        /// Where the bus is.
+        url: String,
+        /// Its process id.
+        pid: u32,
+        /// Its words.
+        reason: String,
+    },
     /// No answer, or none that reads.
     #[error("the bus at {url} (pid {pid}): {reason}")]
     Answer {
@@ -130,7 +140,11 @@ impl EndpointReader {
         if !status.is_success() {
             let problem: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
             let detail = problem.get("detail").and_then(|d| d.as_str());
-            return Err(self.failed(format!("{status} {}", detail.unwrap_or_default())));
+            return Err(AdminError::Endpoint(EndpointError::Refused {
+                url: self.file.url.clone(),
+                pid: self.file.pid,
+                reason: format!("{status} {}", detail.unwrap_or_default()),
+            }));
         }
         serde_json::from_slice(&body).map_err(|e| self.failed(e))
     }

@@ -164,6 +164,7 @@ impl AdminError {
             },
             AdminError::Care(e) => e.exit(),
             AdminError::NoCommand { .. } => Exit::Usage,
+            AdminError::Endpoint(EndpointError::Refused { .. }) => Exit::Failure,
             AdminError::Endpoint(_) | AdminError::ShrinkInUse => Exit::StoreInUse,
             #[cfg(feature = "agent")]
             AdminError::Held(_) => Exit::StoreInUse,
@@ -191,6 +192,7 @@ impl AdminError {
                 "its owner offers no admin endpoint: end it, then try again"
             }
             AdminError::Open(OpenError::FormatTooNew { .. }) => "use a newer interlink-admin",
+            AdminError::Endpoint(EndpointError::Refused { .. }) => return None,
             AdminError::Endpoint(_) => "is the bus frozen? `kill -CONT` or restart it",
             AdminError::Positions { .. } => "choose one with --store PATH",
             AdminError::Kind { .. } => {

@@ -52,7 +52,8 @@ struct Answer {
 const IDENTITY: &str = "An identity goes back in time with it: messages that came since are gone \
 from its mailbox, and copies of them that are still young enough would be taken in once more; \
 messages that were sent since are not known any more, and what had not been sent then is sent \
-again; who was admitted since is not, and who was removed since is admitted again.";
+again. Who may write is then what peers.json says, as after an edit by hand: look at \
+`interlink-admin peers list` afterwards.";
 
 /// What a bus gives up.
 const BUS: &str = "Messages that the bus accepted since are gone, and messages that were \
