@@ -30,10 +30,19 @@ use report::Report;
 /// What to take over, and from where.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
+    /// An export; `-` is standard input. It becomes a new store, the one that --store names or a
+    /// bus's usual one, which must not be there yet
+    #[arg(
+        value_name = "FILE",
+        required_unless_present = "from_interlink",
+        conflicts_with = "from_interlink"
+    )]
+    pub(super) file: Option<PathBuf>,
+
     /// The state folder of the public interlink-mcp (0.10 to 0.13): the one with `mailbox` and
     /// `pairing` in it
     #[arg(long, value_name = "DIR")]
-    from_interlink: PathBuf,
+    from_interlink: Option<PathBuf>,
 
     /// Its list of peers [default: DIR/peers.json, where there is one]
     #[arg(long, value_name = "PATH")]
@@ -89,13 +98,18 @@ enum Half {
 }
 
 impl Args {
+    /// The public program's folder; the empty path where an export is read.
+    fn folder(&self) -> &Path {
+        self.from_interlink.as_deref().unwrap_or(Path::new(""))
+    }
+
     fn wants(&self, half: Half) -> bool {
         self.only.is_none_or(|only| only == half)
     }
 
     /// The public bus's file.
     fn bus_file(&self) -> Option<PathBuf> {
-        let usual = self.from_interlink.join("bus.redb");
+        let usual = self.folder().join("bus.redb");
         self.from_bus
             .clone()
             .or_else(|| usual.exists().then_some(usual))
@@ -104,13 +118,13 @@ impl Args {
 }
 
 pub(super) fn run(args: &Args, store: Option<&Path>, p: &mut Printer) -> Result<(), AdminError> {
-    if !args.from_interlink.is_dir() {
+    if !args.folder().is_dir() {
         return Err(ImportError::NoFolder {
-            place: args.from_interlink.clone(),
+            place: args.folder().to_owned(),
         }
         .into());
     }
-    let mut report = Report::new(&args.from_interlink, args.dry_run);
+    let mut report = Report::new(args.folder(), args.dry_run);
     let identity = match args.wants(Half::Identity) {
         true => identity::plan(args, store, &mut report)?,
         false => None,
@@ -121,7 +135,7 @@ pub(super) fn run(args: &Args, store: Option<&Path>, p: &mut Printer) -> Result<
     };
     if report.is_empty() {
         return Err(ImportError::NothingThere {
-            place: args.from_interlink.clone(),
+            place: args.folder().to_owned(),
         }
         .into());
     }
