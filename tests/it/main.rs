@@ -3,6 +3,8 @@
 
 #[cfg(all(feature = "persist", feature = "cli"))]
 mod admin;
+#[cfg(all(unix, feature = "cli", feature = "testkit"))]
+mod admin_history;
 #[cfg(all(
     target_os = "linux",
     feature = "agent",
@@ -11,7 +13,13 @@ mod admin;
 ))]
 mod admin_peers;
 #[cfg(all(unix, feature = "cli", feature = "testkit"))]
+mod admin_schema;
+#[cfg(all(unix, feature = "cli", feature = "testkit"))]
 mod admin_sessions;
+#[cfg(all(unix, feature = "cli", feature = "testkit"))]
+mod admin_trace;
+#[cfg(all(unix, feature = "cli", feature = "testkit"))]
+mod admin_world;
 mod architecture;
 #[cfg(all(feature = "bus", feature = "cli"))]
 mod bus_process;

@@ -104,11 +104,16 @@ impl Printer {
 
     /// A label with its value, broken between words.
     pub(super) fn field(&mut self, label: &str, value: &str) -> io::Result<()> {
+        self.spelled_field(label, &visible(value))
+    }
+
+    /// The same for a value that is spelled out already: twice would double its backslashes.
+    pub(super) fn spelled_field(&mut self, label: &str, value: &str) -> io::Result<()> {
         let room = self.width.saturating_sub(LABEL).max(MIN_WIDTH / 2);
         let label = format!("  {label:<width$}", width = LABEL - 2);
         let mut lead = self.paint(Style::Dim, &label);
         let mut line = String::new();
-        for word in visible(value).split(' ') {
+        for word in value.split(' ') {
             if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > room {
                 writeln!(self.out, "{lead}{line}")?;
                 lead = " ".repeat(LABEL);
@@ -257,6 +262,14 @@ pub(super) fn span(ms: u64) -> String {
     }
 }
 
+/// The same with tenths of seconds below a minute.
+pub(super) fn fine_span(ms: u64) -> String {
+    match ms {
+        1000..60_000 => format!("{}.{}s", ms / 1000, ms % 1000 / 100),
+        ms => span(ms),
+    }
+}
+
 /// How long ago, for people.
 pub(super) fn age(now: UnixMillis, then: u64) -> String {
     span(now.since(UnixMillis(then)))
@@ -336,6 +349,11 @@ mod tests {
         assert!(bytes(u64::MAX).ends_with("TiB"));
         assert_eq!(span(999), "999ms");
         assert_eq!(span(61_000), "1m01s");
+        assert_eq!(fine_span(1187), "1.1s");
+        assert_eq!(
+            (fine_span(999), fine_span(60_000)),
+            (span(999), span(60_000))
+        );
         assert_eq!(span(90_000_000), "1d01h");
     }
 
