@@ -36,7 +36,6 @@ impl Bus {
             },
             max_waiters: 4096,
             message_ttl_ms: 14 * 86_400_000,
-            retain_ms: 7 * 86_400_000,
             allow_origins: vec![],
             verify_presence: false,
             admin: None,

@@ -23,7 +23,7 @@ use crate::crypto::sign::SigningIdentity;
 use crate::domain::decide::agent::{AgentCommand, DirectoryCommand, PairingCommand};
 use crate::domain::query::agent as query;
 use crate::keystore::LoadKeyError;
-use crate::store::{Location, OpenOptions};
+use crate::store::{Location, OpenOptions, Retention};
 use crate::types::id::MsgId;
 use crate::types::limit::DIRECTORY_RETENTION_MS;
 use crate::types::route::Route;
@@ -57,17 +57,27 @@ pub enum StartError {
     Io(#[from] io::Error),
 }
 
+/// How long an identity's records are kept for the operator. Conversations are rows and stay.
+const RETENTION: Retention = Retention {
+    age_ms: 7 * 86_400_000,
+    bytes: 256 << 20,
+};
+
 /// How an identity's store is opened.
 #[must_use]
 pub fn store_options(place: &StorePlace) -> OpenOptions {
     let file = |path: &PathBuf| Location::File(path.clone());
-    match place {
+    let options = match place {
         StorePlace::Memory => OpenOptions::exclusive(Location::Memory),
         StorePlace::Shared(path) => OpenOptions::shared(file(path)),
         StorePlace::Exclusive(path) => OpenOptions {
             cache_bytes: 16 << 20,
             ..OpenOptions::exclusive(file(path))
         },
+    };
+    OpenOptions {
+        retention: Some(RETENTION),
+        ..options
     }
 }
 

@@ -27,7 +27,8 @@ pub(super) fn router(app: Arc<App>) -> Router {
         .route("/tables/{name}", read(get(admin::table)))
         .route("/depth", read(get(admin::depth)))
         .route("/status", read(get(health::full_status)))
-        .route("/verify", posted(post(admin::verify)));
+        .route("/verify", posted(post(admin::verify)))
+        .route("/compact", posted(post(admin::compact)));
     Router::new()
         .route("/send", posted(post(send::send)))
         .route("/recv", read(get(recv::recv)))

@@ -10,7 +10,7 @@ use super::board::Board;
 use super::failure::Failure;
 use super::longpoll::Waiters;
 use crate::domain::decide::bus::{Bus, BusCommand, BusReply, QueueLimits};
-use crate::store::{Health, Store};
+use crate::store::{Health, Retention, Store};
 use crate::types::time::Clock;
 
 /// The bus behind the handlers.
@@ -20,7 +20,7 @@ pub(super) struct App {
     pub(super) waiters: Arc<Waiters>,
     pub(super) limits: QueueLimits,
     pub(super) message_ttl_ms: u64,
-    pub(super) retain_ms: u64,
+    pub(super) retention: Option<Retention>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) started: Instant,
     /// Path of the store file; `None` in memory.

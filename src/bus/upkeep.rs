@@ -143,7 +143,6 @@ mod tests {
             },
             max_waiters: 1,
             message_ttl_ms: u64::MAX,
-            retain_ms: 0,
             allow_origins: vec![],
             admin: None,
             verify_presence: false,

@@ -16,7 +16,7 @@ use super::units::{duration_ms, size};
 use super::{logging, out, paths};
 use crate::bus::{AdminAccess, Config, ServeError, SystemClock, spawn};
 use crate::domain::decide::bus::{Overflow, QueueLimits};
-use crate::store::{Location, OpenError, OpenOptions};
+use crate::store::{Location, OpenError, OpenOptions, Retention};
 
 const PROGRAM: &str = "interlink-bus";
 
@@ -94,10 +94,14 @@ struct Args {
     #[arg(long, value_name = "TIME", env = "INTERLINK_MESSAGE_TTL", default_value = "14d", value_parser = duration_ms)]
     message_ttl: u64,
 
-    /// How long records of finished messages are kept. Recorded and shown in /status; nothing is
-    /// removed yet: that comes with compaction
+    /// How long records are kept, for `trace` and `at`; older ones are folded away by and by. What
+    /// waits is kept however old it is. 0 keeps none
     #[arg(long, value_name = "TIME", env = "INTERLINK_RETAIN", default_value = "7d", value_parser = duration_ms)]
     retain: u64,
+
+    /// Bytes of records that are kept at most
+    #[arg(long, value_name = "SIZE", env = "INTERLINK_RETAIN_BYTES", default_value = "256MiB", value_parser = size)]
+    retain_bytes: u64,
 
     /// What a full queue does with a new message: its oldest ones give way and the sender is
     /// told, or the new one is refused
@@ -138,7 +142,7 @@ enum OverflowArg {
 /// The program: reads the process's arguments, answers with its exit code.
 #[must_use]
 pub fn main() -> ExitCode {
-    let args = match Args::try_parse() {
+    let args = match super::args::parse::<Args>() {
         Ok(args) => args,
         // Help and version are errors to clap, with exit code 0.
         Err(e) => {
@@ -299,6 +303,10 @@ fn config(args: Args) -> Result<Config, BusError> {
         addr: args.addr,
         store: OpenOptions {
             checkpoint_idle: Some(CHECKPOINT_IDLE),
+            retention: Some(Retention {
+                age_ms: args.retain,
+                bytes: args.retain_bytes,
+            }),
             ..OpenOptions::exclusive(location)
         },
         limits: QueueLimits {
@@ -313,7 +321,6 @@ fn config(args: Args) -> Result<Config, BusError> {
         },
         max_waiters: args.max_waiters,
         message_ttl_ms: args.message_ttl,
-        retain_ms: args.retain,
         allow_origins: args.allow_origin,
         verify_presence: args.verify_presence,
         admin,

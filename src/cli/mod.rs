@@ -3,8 +3,11 @@
 
 #[cfg(feature = "persist")]
 pub mod admin;
+pub mod args;
 #[cfg(feature = "bus")]
 pub mod bus;
+#[cfg(feature = "persist")]
+mod clock;
 #[cfg(feature = "agent")]
 mod doctor;
 pub mod exit;

@@ -1,7 +1,7 @@
 //! Compaction: the oldest records are folded into base rows and leave the log.
 //!
 //! The base is what replaying the folded records gives, so a replay that starts from it gives the
-//! same rows as one of the whole log, whatever the projections do (`docs/adr/0017-compaction.md`).
+//! same rows as one of the whole log, whatever the projections do (`docs/adr/0018-compaction-by-folding.md`).
 //! A slice folds a bounded number of records in one transaction: a crash leaves the store before
 //! or after it, and the next slice goes on from there.
 
@@ -237,7 +237,7 @@ impl Snapshot {
     /// # Errors
     ///
     /// The first record in its way that does not read.
-    pub fn foldable<D: Domain>(&self, cut: Cut) -> Result<Compacted, ReadError> {
+    pub fn foldable(&self, cut: Cut) -> Result<Compacted, ReadError> {
         let head = self.head()?;
         let mut sum = Compacted {
             base: self.base()?,

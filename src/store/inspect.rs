@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
 use super::verify::{Report, VerifyError};
-use super::{ReadError, Snapshot};
+use super::{Compacted, ReadError, Snapshot};
 use crate::domain::Domain;
 use crate::domain::decide::bus::QueueIndex;
 use crate::domain::projection::view;
@@ -14,7 +14,8 @@ use crate::event::kind::StoreKind;
 use crate::event::{Recorded, StoredEvent};
 use crate::types::seq::Seq;
 use crate::wire::admin::{
-    DepthPoint, Depths, QueueRow, Queues, RecordRow, Records, TableRow, TableRows, Verification,
+    Compaction, DepthPoint, Depths, QueueRow, Queues, RecordRow, Records, TableRow, TableRows,
+    Verification,
 };
 
 /// Spans in which depth is told.
@@ -49,6 +50,18 @@ pub fn records<E: StoredEvent>(
         base: snapshot.base()?.0,
         records,
     })
+}
+
+/// What a compaction did, or would do.
+#[must_use]
+pub fn compaction(done: &Compacted) -> Compaction {
+    Compaction {
+        records: done.records,
+        bytes: done.bytes,
+        base: done.base.0,
+        head: done.head.0,
+        done: done.done,
+    }
 }
 
 /// Every queue in which something waits, by name.

@@ -141,6 +141,7 @@ pub fn directory_history(now: UnixMillis, run: &mut dyn FnMut(AgentCommand) -> A
     }
     run(AgentCommand::RemovePeer {
         petname: "ann".to_owned(),
+        key: ann,
         origin: Origin::Admin,
         lease: None,
         now,

@@ -45,6 +45,20 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// An id, which may be any text of a peer: as [`visible`], and without anything that could end a
+/// quotation or pass for markup.
+#[must_use]
+pub fn visible_id(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in visible(text).chars() {
+        match c {
+            '"' | '<' | '>' | '[' | ']' | '\u{200c}' | '\u{200d}' => spell_out(&mut out, c),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
 /// JSON text in which the same characters stand as JSON escapes. They can occur inside strings
 /// only, so the meaning stays.
 #[must_use]
@@ -79,6 +93,14 @@ mod tests {
             "a\\u{1b}[2Jb\\u{d}\\u{a}c\\u{202e}d\\u{2028}e\\u{200b}f\\u{e0041}g\\u{5c}u{1b}"
         );
         assert!(matches!(visible("plain \u{e9}"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn an_id_cannot_end_its_quotation() {
+        assert_eq!(
+            visible_id("a\"<b>[c]\u{200d}\\\n"),
+            "a\\u{22}\\u{3c}b\\u{3e}\\u{5b}c\\u{5d}\\u{200d}\\u{5c}\\u{a}"
+        );
     }
 
     #[test]

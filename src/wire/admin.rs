@@ -153,6 +153,23 @@ pub struct Verification {
     pub unbuilt: u64,
 }
 
+/// Answer of `POST /admin/v1/compact?until=SEQ&before=MS&dry_run=BOOL`. A call works for at most a
+/// second; until `done` the next one goes on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Compaction {
+    /// Records that left the log, or would.
+    pub records: u64,
+    /// Bytes of their frames.
+    pub bytes: u64,
+    /// The compaction point after that.
+    pub base: u64,
+    /// Position of the newest record.
+    pub head: u64,
+    /// Whether nothing is left to fold.
+    pub done: bool,
+}
+
 /// The bounds that a bus runs with.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -171,6 +188,8 @@ pub struct StatusLimits {
     pub message_ttl_ms: u64,
     /// How long finished records are kept, milliseconds.
     pub retain_ms: u64,
+    /// Bytes of records that are kept at most.
+    pub retain_bytes: u64,
     /// `drop-oldest` or `refuse`.
     pub overflow: String,
 }

@@ -44,16 +44,16 @@ fn admin(dir: &Path) -> Command {
     command
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-fn run(dir: &Path, args: &[&str]) -> Output {
+pub(crate) fn run(dir: &Path, args: &[&str]) -> Output {
     admin(dir).args(args).output().unwrap()
 }
 
 /// Standard output of a command that must succeed.
-fn ok(dir: &Path, args: &[&str]) -> String {
+pub(crate) fn ok(dir: &Path, args: &[&str]) -> String {
     let output = run(dir, args);
     assert_eq!(
         output.status.code(),
@@ -65,7 +65,7 @@ fn ok(dir: &Path, args: &[&str]) -> String {
     text(&output.stdout)
 }
 
-fn json(dir: &Path, args: &[&str]) -> Value {
+pub(crate) fn json(dir: &Path, args: &[&str]) -> Value {
     let mut args = args.to_vec();
     args.push("--json");
     serde_json::from_str(&ok(dir, &args)).unwrap()
@@ -76,16 +76,16 @@ fn submit<D: Domain>(store: &Store<D>, command: D::Command) -> D::Reply {
     receipt.wait().map_err(|e| e.to_string()).unwrap().reply
 }
 
-fn bus_path(dir: &Path) -> PathBuf {
+pub(crate) fn bus_path(dir: &Path) -> PathBuf {
     dir.join(".local/state/interlink/bus.redb")
 }
 
-fn bus_store(dir: &Path) -> Store<Bus> {
+pub(crate) fn bus_store(dir: &Path) -> Store<Bus> {
     let options = OpenOptions::exclusive(Location::File(bus_path(dir)));
     Store::open(options, clock(), None).unwrap()
 }
 
-fn enqueue(store: &Store<Bus>, to: &str, payload: &str) {
+pub(crate) fn enqueue(store: &Store<Bus>, to: &str, payload: &str) {
     let command = BusCommand::Enqueue {
         to: to.into(),
         payload: Arc::from(payload.as_bytes()),
@@ -106,14 +106,14 @@ fn key(n: u8) -> PublicKey {
     PublicKey::from_bytes([n; 32])
 }
 
-fn agent_path(dir: &Path) -> PathBuf {
+pub(crate) fn agent_path(dir: &Path) -> PathBuf {
     let own = key(1).to_string();
     dir.join(".local/state/interlink/agent")
         .join(own)
         .join("agent.redb")
 }
 
-fn agent_store(dir: &Path) -> Store<Agent> {
+pub(crate) fn agent_store(dir: &Path) -> Store<Agent> {
     let options = OpenOptions::shared(Location::File(agent_path(dir)));
     Store::open(options, clock(), None).unwrap()
 }
@@ -160,7 +160,7 @@ fn queue_message(store: &Store<Agent>, lease: &Lease, id: &str) -> Seq {
 
 /// An identity with a message to send, tried in vain on one relay and taken by the other, and a
 /// received message with a hostile id.
-fn fill_agent(store: &Store<Agent>) -> Lease {
+pub(crate) fn fill_agent(store: &Store<Agent>) -> Lease {
     let lease = take_lease(store);
     submit(
         store,
@@ -220,7 +220,7 @@ fn fill_agent(store: &Store<Agent>) -> Lease {
     lease
 }
 
-fn assert_tame(output: &str) {
+pub(crate) fn assert_tame(output: &str) {
     for c in output.chars() {
         assert!(
             c == '\n' || !interlink::types::id::is_unsafe_char(c),
@@ -294,7 +294,6 @@ fn a_log_can_be_cut_and_filtered() {
     assert_eq!(lines[0], "-- 2026-11-30 UTC");
     assert!(lines[1].starts_with("       1  00:00:00."), "{all}");
     assert!(lines[6].ends_with("acked             1 2"), "{all}");
-    assert!(all.lines().all(|line| line.chars().count() <= 80));
 
     let seqs = |args: &[&str]| -> Vec<u64> {
         let mut args = args.to_vec();
@@ -367,6 +366,56 @@ fn an_identity_is_shown_beside_its_writer() {
     let agent = &json(dir.path(), &["status"])["stores"][0]["agent"];
     assert_eq!(agent["sessions"][0]["unread"], 0);
     assert_eq!(json(dir.path(), &["verify"])["stores"][0]["ok"], true);
+}
+
+#[test]
+fn what_did_not_fare_well_is_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = agent_store(dir.path());
+    let lease = fill_agent(&store);
+    let fared = ok(dir.path(), &["status"]);
+    for line in ["refused    none", "pushed out none", "expired    none"] {
+        assert!(fared.contains(line), "{line}: {fared}");
+    }
+    let relays = ["http://127.0.0.1:1", "http://127.0.0.1:2"];
+    let refused = |seq: Seq, relay: &str| AgentCommand::RecordRefused {
+        msg_seq: seq,
+        relay: relay.into(),
+        status: 413,
+        reason: "too large".into(),
+        now: UnixMillis(DAY),
+    };
+    let accepted = |seq: Seq, relay: &str| AgentCommand::RecordAccepted {
+        msg_seq: seq,
+        relay: relay.into(),
+        dropped: true,
+        now: UnixMillis(DAY),
+    };
+    for n in 0..5 {
+        let seq = queue_message(&store, &lease, &format!("m{n}"));
+        match n {
+            // By all, by one, and two that cost others their place.
+            0 => {
+                submit(&store, refused(seq, relays[0]));
+                submit(&store, refused(seq, relays[1]));
+            }
+            1 => drop(submit(&store, refused(seq, relays[0]))),
+            2 => drop(submit(&store, accepted(seq, relays[1]))),
+            3 => {
+                submit(&store, accepted(seq, relays[0]));
+                submit(&store, accepted(seq, relays[1]));
+            }
+            _ => {}
+        }
+    }
+    let agent = &json(dir.path(), &["status"])["stores"][0]["agent"];
+    assert_eq!(agent["refused"], 1);
+    assert_eq!(agent["pushed_out"], 2);
+    assert_eq!(agent["counted_from"], 1);
+    let fared = ok(dir.path(), &["status"]);
+    for line in ["refused    1 message that", "pushed out 2 messages for"] {
+        assert!(fared.contains(line), "{line}: {fared}");
+    }
 }
 
 #[test]
@@ -610,20 +659,25 @@ fn a_follower_sees_what_a_channel_server_writes_and_ends_on_interrupt() {
 }
 
 #[cfg(feature = "bus")]
-mod beside_a_bus {
+pub(crate) mod beside_a_bus {
     use std::time::{Duration, Instant};
 
     use super::*;
 
-    struct RunningBus {
+    pub(crate) struct RunningBus {
         child: Child,
-        url: String,
+        pub(crate) url: String,
     }
 
     impl RunningBus {
-        fn start(dir: &Path) -> RunningBus {
+        pub(crate) fn start(dir: &Path) -> RunningBus {
+            RunningBus::with(dir, &[])
+        }
+
+        pub(crate) fn with(dir: &Path, args: &[&str]) -> RunningBus {
             let child = Command::new(env!("CARGO_BIN_EXE_interlink-bus"))
                 .args(["--addr", "127.0.0.1:0"])
+                .args(args)
                 .env_clear()
                 .env("HOME", dir)
                 .stdin(Stdio::null())
@@ -652,14 +706,14 @@ mod beside_a_bus {
             bus
         }
 
-        fn send(&self, to: &str, payload: &Value) {
+        pub(crate) fn send(&self, to: &str, payload: &Value) {
             let body = serde_json::json!({ "to": to, "payload": payload });
             let client = reqwest::blocking::Client::new();
             let answer = client.post(format!("{}/send", self.url)).json(&body).send();
             assert!(answer.unwrap().status().is_success());
         }
 
-        fn stop(mut self, signal: rustix::process::Signal) {
+        pub(crate) fn stop(mut self, signal: rustix::process::Signal) {
             let pid = rustix::process::Pid::from_child(&self.child);
             rustix::process::kill_process(pid, signal).unwrap();
             self.child.wait().unwrap();

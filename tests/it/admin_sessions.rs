@@ -4,24 +4,52 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use interlink::crypto::sign::SigningIdentity;
 use interlink::domain::decide::agent::{Agent, AgentCommand, AgentReply, DirectoryCommand};
 use interlink::event::agent::{Origin, Sighting};
+use interlink::keystore::{Existing, create};
 use interlink::store::{Location, OpenOptions, Store};
 use interlink::testkit::sample_directory::directory_history;
 use interlink::types::id::{PublicKey, SessionId};
+use interlink::types::secret::Secret;
 use serde_json::{Value, json};
 
 use super::support::{START, clock};
 
-fn store_path(dir: &Path) -> PathBuf {
-    let path = dir.join("state/interlink/agent/x/agent.redb");
+/// Makes the key of an identity, and its store; gives the public key.
+fn identity(dir: &Path, seed: u8, key: &str) -> PublicKey {
+    let secret = Secret::new([seed; 32]);
+    let path = dir.join(key);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    create(&path, &secret, Existing::Keep).unwrap();
+    let public = SigningIdentity::from_seed(&secret).public();
+    open_of(dir, &public).close();
+    public
+}
+
+fn store_path(dir: &Path, identity: &PublicKey) -> PathBuf {
+    let path = dir.join(format!("state/interlink/agent/{identity}/agent.redb"));
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     path
 }
 
-fn open(dir: &Path) -> Store<Agent> {
-    let options = OpenOptions::shared(Location::File(store_path(dir)));
+fn open_of(dir: &Path, identity: &PublicKey) -> Store<Agent> {
+    let options = OpenOptions::shared(Location::File(store_path(dir, identity)));
     Store::open(options, clock(), None).unwrap()
+}
+
+/// The identity whose key is at the usual place.
+fn own(dir: &Path) -> PublicKey {
+    let usual = ".config/interlink/id.key";
+    if dir.join(usual).exists() {
+        let secret = Secret::new([9; 32]);
+        return SigningIdentity::from_seed(&secret).public();
+    }
+    identity(dir, 9, usual)
+}
+
+fn open(dir: &Path) -> Store<Agent> {
+    open_of(dir, &own(dir))
 }
 
 fn submit(store: &Store<Agent>, command: AgentCommand) -> AgentReply {
@@ -123,6 +151,92 @@ fn a_conflict_over_a_session_is_shown_and_can_be_cleared() {
 }
 
 #[test]
+fn sessions_are_forgotten_for_the_identity_that_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    conflict(dir.path());
+    let other = identity(dir.path(), 8, "other.key");
+    let cleared = |args: &[&str]| json(dir.path(), &[&["sessions", "clear"], args].concat());
+    let by_other = cleared(&["--key", "other.key", "both"]);
+    assert_eq!(by_other["cleared"], 0, "it has a store of its own");
+    let place = store_path(dir.path(), &other);
+    let args = ["sessions", "clear", "both", "--store"];
+    let refused = admin(
+        dir.path(),
+        &[&args[..], &[place.to_str().unwrap()]].concat(),
+    );
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains(&other.to_string()) && said.contains("--key"),
+        "{said}"
+    );
+    assert_eq!(cleared(&["both"])["cleared"], 1);
+}
+
+#[test]
+fn the_own_key_has_no_history_to_erase() {
+    let dir = tempfile::tempdir().unwrap();
+    conflict(dir.path());
+    let me = own(dir.path()).to_string();
+    let refused = admin(dir.path(), &["forget-peer", "--yes", &me]);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("this identity's own key"), "{said}");
+    // Whose key it is depends on who asks.
+    identity(dir.path(), 8, "other.key");
+    ok(
+        dir.path(),
+        &["forget-peer", "--yes", "--key", "other.key", &me],
+    );
+}
+
+#[test]
+fn an_odd_session_id_is_spelled_out_wherever_it_is_listed() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let id = "a\"<b>[c]  owner";
+    let command = AgentCommand::AddPeer {
+        petname: "ann".to_owned(),
+        key: key(2),
+        origin: Origin::Tool,
+        lease: None,
+        now: START,
+    };
+    submit(&store, command);
+    let seen = Sighting {
+        key: key(2),
+        session: session(id),
+        ts: START,
+        heard: START,
+    };
+    let command = DirectoryCommand::Sighted {
+        own: key(1),
+        sightings: vec![seen],
+        now: START,
+    };
+    submit(&store, AgentCommand::Directory(command));
+    let command = AgentCommand::TakeLease {
+        session: session(id),
+        pid: 1,
+        process_start: 1,
+        now: START,
+    };
+    submit(&store, command);
+    store.close();
+    let shown = "\"a\\u{22}\\u{3c}b\\u{3e}\\u{5b}c\\u{5d}  owner\"";
+    for args in [
+        &["sessions", "list"][..],
+        &["status"],
+        &["log", "--kind", "lease_taken"],
+    ] {
+        let text = ok(dir.path(), args);
+        assert!(text.contains(shown), "{args:?}: {text}");
+    }
+    let listed = json(dir.path(), &["sessions", "list"]);
+    assert_eq!(listed["stores"][0]["sessions"][0]["session"], id);
+}
+
+#[test]
 fn a_peers_history_is_erased_once_it_is_revoked_and_never_by_accident() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
@@ -142,6 +256,7 @@ fn a_peers_history_is_erased_once_it_is_revoked_and_never_by_accident() {
     let store = open(dir.path());
     let command = AgentCommand::RemovePeer {
         petname: text.to_owned(),
+        key: bob,
         origin: Origin::Tool,
         lease: None,
         now: START,

@@ -289,7 +289,7 @@ fn what_was_compacted_is_told_by_the_rows_that_are_left() {
     // The bus has nothing left of it, and that is said.
     let notes = life["notes"].to_string();
     assert!(
-        notes.contains("of bus were compacted: whatever they said"),
+        notes.contains("of bus were compacted: if they told"),
         "{notes}"
     );
     assert!(notes.contains("what its rows still know"), "{notes}");

@@ -173,7 +173,7 @@ fn a_cut_by_time_stops_at_the_first_record_that_is_younger() {
         until: Seq::ZERO,
         before: START.plus(4_000),
     };
-    let expected = store.snapshot().unwrap().foldable::<Bus>(cut).unwrap();
+    let expected = store.snapshot().unwrap().foldable(cut).unwrap();
     let done = compact(&store, cut);
     assert_eq!(done, expected);
     assert_eq!((done.records, done.base, done.head), (4, Seq(4), Seq(10)));

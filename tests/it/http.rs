@@ -61,7 +61,6 @@ impl Bus {
             },
             max_waiters: 4096,
             message_ttl_ms: 14 * 86_400_000,
-            retain_ms: 7 * 86_400_000,
             allow_origins: vec![],
             admin: None,
             verify_presence: false,

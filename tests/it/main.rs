@@ -3,6 +3,14 @@
 
 #[cfg(all(feature = "persist", feature = "cli"))]
 mod admin;
+#[cfg(all(
+    target_os = "linux",
+    feature = "agent",
+    feature = "bus",
+    feature = "cli",
+    feature = "testkit"
+))]
+mod admin_compact;
 #[cfg(all(unix, feature = "cli", feature = "testkit"))]
 mod admin_history;
 #[cfg(all(
@@ -14,7 +22,7 @@ mod admin_history;
 mod admin_peers;
 #[cfg(all(unix, feature = "cli", feature = "testkit"))]
 mod admin_schema;
-#[cfg(all(unix, feature = "cli", feature = "testkit"))]
+#[cfg(all(unix, feature = "agent", feature = "cli", feature = "testkit"))]
 mod admin_sessions;
 #[cfg(all(unix, feature = "cli", feature = "testkit"))]
 mod admin_trace;
@@ -28,6 +36,8 @@ mod compaction;
 mod counters;
 #[cfg(feature = "testkit")]
 mod faults;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod flags;
 #[cfg(all(
     unix,
     feature = "agent",
@@ -44,6 +54,17 @@ mod golden;
 mod host_claude;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod host_codex;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod host_doctor;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod host_flags;
+#[cfg(all(
+    target_os = "linux",
+    feature = "agent",
+    feature = "bus",
+    feature = "cli"
+))]
+mod host_pairing;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod host_pull;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
@@ -67,6 +88,8 @@ mod keygen;
 ))]
 mod kill;
 mod lexer;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod mcp_bounds;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod mcp_consent;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]

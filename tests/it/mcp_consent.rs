@@ -54,6 +54,30 @@ fn a_human_who_agrees_admits_and_revokes() {
 }
 
 #[test]
+fn a_human_revokes_the_key_that_the_form_showed_and_no_other_under_its_name() {
+    let (home, bob, eve) = (Home::new(1), Home::new(2), Home::new(3));
+    home.write_peers(&json!({ "bob": { "key": bob.key } }));
+    let edited = json!({ "bob": { "key": eve.key } });
+    let (mut user, path) = (human("accept", Some("revoke")), home.peers_path());
+    let text = edited.to_string();
+    let mut agent = with_user(
+        &home,
+        Box::new(move |form| {
+            let answer = user(form);
+            std::fs::write(&path, &text).unwrap();
+            answer
+        }),
+    );
+    let answer = agent.call_raw("remove_peer", &json!({ "petname": "bob" }));
+    let said = answer["error"]["message"].as_str().unwrap();
+    for part in [&eve.key.to_string(), "nothing has changed"] {
+        assert!(said.contains(part), "{said}");
+    }
+    assert_eq!(home.peers(), edited);
+    assert_eq!(agent.asked.len(), 1);
+}
+
+#[test]
 fn what_nobody_was_asked_about_is_answered_from_the_log_and_admits_nobody() {
     let (home, bob, eve) = (Home::new(1), Home::new(2), Home::new(3));
     home.write_peers(&json!({ "bob": { "key": bob.key } }));

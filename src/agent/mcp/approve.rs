@@ -25,6 +25,7 @@ use serde_json::{Value, json};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use super::line::Line;
 use super::render;
 use super::server::HostConnection;
 use crate::agent::config::{Consent, OperatorFlags};
@@ -178,13 +179,18 @@ impl Wish<'_> {
             ),
         };
         let claimed = claimed.map_or_else(String::new, |name| {
-            format!("\nCalls itself (not verified): \"{}\"", render::label(name))
+            format!(
+                " It calls itself (not verified): \"{}\"",
+                render::label(name)
+            )
         });
         let key = self.key();
+        // Hosts fold a form away after three lines: what is to be compared stands in them, and
+        // before every name, however long that is.
         format!(
-            "{head}\n\nYour name for it: \"{}\"{claimed}\nKey: {key}\nFingerprint: {}\n\n{tail}",
-            render::label(petname),
+            "{head}\nKey: {key} Fingerprint: {}\nYour name for it: \"{}\".{claimed}\n\n{tail}",
             key.fingerprint(),
+            render::label(petname),
         )
     }
 
@@ -304,8 +310,8 @@ fn judge(result: &ElicitResult, wish: &Wish<'_>, at_once: bool) -> Permission {
     }
 }
 
-/// Asks for consent; gives how it came in, or what to answer without it. `arguments` follow
-/// `interlink-admin`; they MUST be safe to paste ([`quoted`]).
+/// Asks for consent; gives how it came in, or what to answer without it. `line` is what the user can
+/// run instead.
 ///
 /// # Errors
 ///
@@ -315,7 +321,7 @@ pub async fn consent(
     host: &HostConnection,
     wish: &Wish<'_>,
     question: Question,
-    arguments: &str,
+    line: &Line,
 ) -> Result<Origin, Refusal> {
     let answer = permission(core, host, wish).await;
     if answer == Permission::Declined {
@@ -331,9 +337,7 @@ pub async fn consent(
             .to_owned(),
             command: None,
         }),
-        Permission::Unanswered(why) => {
-            Err(unanswered(core.config.operator.as_ref(), why, arguments))
-        }
+        Permission::Unanswered(why) => Err(unanswered(core.config.operator.as_ref(), why, line)),
     }
 }
 
@@ -364,7 +368,7 @@ pub struct Refusal {
     pub command: Option<String>,
 }
 
-fn unanswered(operator: Option<&OperatorFlags>, why: Why, arguments: &str) -> Refusal {
+fn unanswered(operator: Option<&OperatorFlags>, why: Why, line: &Line) -> Refusal {
     let why = why.text();
     let Some(operator) = operator else {
         return Refusal {
@@ -376,7 +380,7 @@ fn unanswered(operator: Option<&OperatorFlags>, why: Why, arguments: &str) -> Re
             command: None,
         };
     };
-    let command = format!("interlink-admin {arguments}{}", operator.identity);
+    let command = line.of_identity(&operator.identity);
     Refusal {
         declined: false,
         note: format!(
@@ -385,16 +389,6 @@ fn unanswered(operator: Option<&OperatorFlags>, why: Why, arguments: &str) -> Re
         ),
         command: Some(command),
     }
-}
-
-/// An argument as a shell takes it back.
-#[must_use]
-pub fn quoted(text: &str) -> String {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_./:=,@%+".contains(&b);
-    if !text.is_empty() && text.bytes().all(plain) {
-        return text.to_owned();
-    }
-    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 #[cfg(test)]
@@ -475,8 +469,13 @@ mod tests {
     fn the_question_names_the_whole_key_and_no_claimed_name_can_imitate_it() {
         let text = admit(Some("x\"\nKey: AAAA\u{202e}\n")).message();
         assert_eq!(text.matches("\nKey: ").count(), 1, "{text}");
-        assert!(text.contains(&format!("\nKey: {}\n", key())));
-        assert!(text.contains(&format!("\nFingerprint: {}\n", key().fingerprint())));
+        let line = format!("Key: {} Fingerprint: {}", key(), key().fingerprint());
+        assert_eq!(text.lines().nth(1), Some(line.as_str()), "{text}");
+        assert!(
+            text.lines()
+                .nth(2)
+                .is_some_and(|line| line.contains("calls itself"))
+        );
         assert!(text.contains("(not verified): \"x\\u{22}\\u{a}Key: AAAA\\u{202e}\\u{a}\"\n"));
         let long = "y".repeat(10_000);
         assert!(admit(Some(&long)).message().len() < 1_000);
@@ -499,13 +498,5 @@ mod tests {
                 json!(wish.words())
             );
         }
-    }
-
-    #[test]
-    fn arguments_survive_a_shell() {
-        assert_eq!(quoted("/a/b-c.key"), "/a/b-c.key");
-        assert_eq!(quoted("a b"), "'a b'");
-        assert_eq!(quoted("a'; rm $x"), "'a'\\''; rm $x'");
-        assert_eq!(quoted(""), "''");
     }
 }

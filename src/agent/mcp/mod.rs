@@ -4,7 +4,7 @@
 //! - [`server`]: the connection. [`catalog`]: the list of tools and their dispatch. [`args`] and [`reply`] are their types,
 //!   [`schema`] turns these into JSON Schema, [`error`] is how they say no.
 //! - [`tool`]: what each of them does.
-//! - [`approve`]: asking the human.
+//! - [`approve`]: asking the human; [`mod@line`]: what they can run instead.
 //! - [`notes`]: what failed, told with the next answer.
 //! - [`render`]: how a peer's words are shown.
 
@@ -12,6 +12,7 @@ pub mod approve;
 pub mod args;
 pub mod catalog;
 pub mod error;
+pub mod line;
 pub mod notes;
 pub mod render;
 pub mod reply;

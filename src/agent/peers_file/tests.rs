@@ -3,6 +3,7 @@ use crate::agent::clock::SystemClock;
 use crate::crypto::sign::SigningIdentity;
 use crate::event::agent::Origin;
 use crate::store::{Location, OpenOptions as StoreOptions};
+use crate::types::id::PublicKey;
 use crate::types::secret::Secret;
 use crate::types::time::UnixMillis;
 
@@ -61,8 +62,11 @@ impl Rig {
     }
 
     async fn remove(&self, name: &str) {
+        let peers = self.ledger.read_blocking(|s| Ok(query::peers(s)?)).unwrap();
+        let peer = peers.iter().find(|peer| peer.petname == name).unwrap();
         let command = AgentCommand::RemovePeer {
             petname: name.into(),
+            key: peer.key,
             origin: Origin::Tool,
             lease: None,
             now: UnixMillis(1),

@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{Path, Query, State};
 use axum::http::header::AUTHORIZATION;
@@ -20,9 +21,10 @@ use crate::domain::decide::bus::Bus;
 use crate::domain::tables::TableId;
 use crate::event::bus::BusEvent;
 use crate::event::kind::StoreKind;
-use crate::store::{ReadError, inspect, verify as proof};
+use crate::store::{Cut, ReadError, inspect, verify as proof};
 use crate::types::limit::MAX_ADMIN_ROWS;
 use crate::types::seq::Seq;
+use crate::types::time::UnixMillis;
 
 /// Rows of an answer when the request names no limit.
 const DEFAULT_ROWS: usize = 100;
@@ -146,6 +148,45 @@ async fn on_a_thread<T: Send + 'static>(
 ) -> Result<T, Failure> {
     let outcome = tokio::task::spawn_blocking(f).await;
     Ok(outcome.map_err(|e| Failure::internal(e.to_string()))??)
+}
+
+#[derive(Deserialize)]
+struct Wish {
+    #[serde(default)]
+    until: u64,
+    #[serde(default)]
+    before: u64,
+    #[serde(default)]
+    dry_run: bool,
+}
+
+/// How long a call compacts before it answers.
+const TURN: Duration = Duration::from_millis(500);
+
+/// Folds the oldest records, or says what that would take.
+pub(in crate::bus) async fn compact(
+    State(app): State<Arc<App>>,
+    uri: Uri,
+) -> Result<Response, Failure> {
+    let Query(wish) =
+        Query::<Wish>::try_from_uri(&uri).map_err(|e| Failure::bad_request(e.body_text()))?;
+    let cut = Cut {
+        until: Seq(wish.until),
+        before: UnixMillis(wish.before),
+    };
+    let done = if wish.dry_run {
+        let snapshot = app.store.snapshot()?;
+        let counted = tokio::task::spawn_blocking(move || snapshot.foldable(cut)).await;
+        counted.map_err(|e| Failure::internal(e.to_string()))??
+    } else {
+        let asked = app.store.compact(cut, TURN);
+        let folded = match asked {
+            Ok(asked) => asked.answer().await,
+            Err(e) => Err(e),
+        };
+        folded.map_err(|e| Failure::internal(e.to_string()))?
+    };
+    json(StatusCode::OK, &inspect::compaction(&done))
 }
 
 /// Replays the log and compares; takes a while, on a thread of its own.

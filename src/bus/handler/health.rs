@@ -98,7 +98,8 @@ fn limits(app: &App) -> StatusLimits {
         queues: app.limits.queues as u64,
         waiters: app.waiters.max() as u64,
         message_ttl_ms: app.message_ttl_ms,
-        retain_ms: app.retain_ms,
+        retain_ms: app.retention.map_or(0, |kept| kept.age_ms),
+        retain_bytes: app.retention.map_or(0, |kept| kept.bytes),
         overflow: overflow.to_owned(),
     }
 }

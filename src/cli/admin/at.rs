@@ -263,7 +263,7 @@ fn show_state(store: &StateThen, name: Option<&str>, p: &mut Printer) -> Result<
 }
 
 fn indented(style: Style, words: &str, p: &mut Printer) -> Result<(), AdminError> {
-    let room = p.width.saturating_sub(INDENT);
+    let room = p.room(INDENT);
     for line in wrapped(words, room) {
         p.line(style, &format!("{}{line}", " ".repeat(INDENT)))?;
     }

@@ -16,9 +16,12 @@ use super::reader::{
 };
 use crate::domain::tables::TableId;
 use crate::event::kind::StoreKind;
+use crate::store::Cut;
 use crate::types::limit::MAX_ADMIN_ROWS;
 use crate::types::seq::Seq;
-use crate::wire::admin::{AdminFile, Depths, Queues, Records, Status, TableRows, Verification};
+use crate::wire::admin::{
+    AdminFile, Compaction, Depths, Queues, Records, Status, TableRows, Verification,
+};
 
 /// Longest answer in bytes: a full page of the largest events.
 const MAX_ANSWER_BYTES: u64 = 256 << 20;
@@ -34,6 +37,9 @@ const ANSWER: Duration = Duration::from_secs(10);
 
 /// How long a replay may take.
 const REPLAY: Duration = Duration::from_secs(3600);
+
+/// How long a turn of `compact` may take: counting what it would take reads much of the log.
+const COMPACT: Duration = Duration::from_secs(300);
 
 /// The bus that owns a store does not answer.
 #[derive(Debug, thiserror::Error)]
@@ -166,6 +172,16 @@ impl EndpointReader {
                 return Ok(all);
             }
         }
+    }
+
+    /// Lets the bus compact for a moment, or say what that would take.
+    pub(super) fn compact(&self, cut: Cut, dry_run: bool) -> Result<Compaction, AdminError> {
+        let (until, before) = (cut.until, cut.before.0);
+        let path = format!("compact?until={until}&before={before}&dry_run={dry_run}");
+        let request = self.agent.post(self.url(&path));
+        let request = request.header("authorization", self.authorization());
+        let request = request.config().timeout_global(Some(COMPACT)).build();
+        self.answer(request.send_empty())
     }
 
     fn status_answer(&self) -> Result<Status, AdminError> {

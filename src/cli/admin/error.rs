@@ -7,10 +7,11 @@ use super::super::exit::Exit;
 use super::super::paths::PathsError;
 use super::demo::DemoError;
 use super::endpoint::EndpointError;
-use crate::domain::decide::agent::AgentRefusal;
 use crate::domain::tables::TableId;
 use crate::event::kind::EventKind;
-use crate::store::{CommandError, OpenError, ReadError, SubmitError};
+use crate::store::{OpenError, ReadError};
+#[cfg(feature = "agent")]
+use crate::types::id::PublicKey;
 
 /// See the module's documentation.
 #[derive(Debug, thiserror::Error)]
@@ -74,6 +75,10 @@ pub(super) enum AdminError {
     #[cfg(feature = "agent")]
     #[error(transparent)]
     Terminal(#[from] super::terminal::TerminalError),
+    /// Nobody was asked about what may also be done unasked.
+    #[cfg(feature = "agent")]
+    #[error(transparent)]
+    Unasked(super::terminal::TerminalError),
     #[cfg(feature = "agent")]
     #[error(
         "this identity has no list of peers yet, and {} may be another one's; nothing has changed",
@@ -116,25 +121,45 @@ pub(super) enum AdminError {
     #[cfg(feature = "agent")]
     #[error("{text:?} fits several keys")]
     Ambiguous { text: String },
-    #[error("there are {stores} identities, and one is to be changed")]
-    Identities { stores: usize },
+    #[cfg(feature = "agent")]
+    #[error("{what}\nnobody can be asked here")]
+    Unconfirmed { what: String },
+    #[error("not confirmed; nothing has changed")]
+    Declined,
+    #[error("a file that is open elsewhere cannot be made smaller")]
+    ShrinkInUse,
+    #[error(transparent)]
+    Compact(#[from] crate::store::CompactError),
     #[error("erasing cannot be undone")]
     NotConfirmed,
-    #[error("the store takes no command: {0}")]
-    Submit(#[from] SubmitError),
-    #[error(transparent)]
-    Command(#[from] CommandError<AgentRefusal>),
+    #[cfg(feature = "agent")]
+    #[error(
+        "that is this identity's own key: what its sessions wrote to each other is no peer's history"
+    )]
+    OwnKey,
+    #[cfg(feature = "agent")]
+    #[error(
+        "{} is the store of {owner}, and {} is the key of another identity",
+        path.display(),
+        key.display()
+    )]
+    NotItsKey {
+        path: PathBuf,
+        owner: PublicKey,
+        key: PathBuf,
+    },
+    #[cfg(feature = "agent")]
+    #[error("{text:?} is no public key, and no fingerprint that `pair list` shows here")]
+    NoSuchKey { text: String },
 }
 
 impl AdminError {
     /// How the program ends.
     pub(super) fn exit(&self) -> Exit {
         match self {
-            AdminError::Kind { .. }
-            | AdminError::Table { .. }
-            | AdminError::Positions { .. }
-            | AdminError::Identities { .. }
-            | AdminError::NotConfirmed => Exit::Usage,
+            AdminError::Kind { .. } | AdminError::Table { .. } | AdminError::Positions { .. } => {
+                Exit::Usage
+            }
             AdminError::WrongKind { .. }
             | AdminError::UnknownKind { .. }
             | AdminError::NoneOfKind { .. } => Exit::StoreWrongKind,
@@ -145,13 +170,17 @@ impl AdminError {
                 OpenError::WrongKind { .. } => Exit::StoreWrongKind,
                 _ => Exit::Failure,
             },
-            AdminError::Endpoint(_) => Exit::StoreInUse,
+            AdminError::Endpoint(_) | AdminError::ShrinkInUse => Exit::StoreInUse,
             #[cfg(feature = "agent")]
             AdminError::Held(_) => Exit::StoreInUse,
             #[cfg(feature = "agent")]
-            AdminError::Relays(_) | AdminError::Petname { .. } | AdminError::NotAKey { .. } => {
-                Exit::Usage
-            }
+            AdminError::Relays(_)
+            | AdminError::Petname { .. }
+            | AdminError::NotAKey { .. }
+            | AdminError::NoSuchKey { .. }
+            | AdminError::OwnKey
+            | AdminError::NotConfirmed
+            | AdminError::Unconfirmed { .. } => Exit::Usage,
             _ => Exit::Failure,
         }
     }
@@ -169,13 +198,7 @@ impl AdminError {
             }
             AdminError::Open(OpenError::FormatTooNew { .. }) => "use a newer interlink-admin",
             AdminError::Endpoint(_) => "is the bus frozen? `kill -CONT` or restart it",
-            AdminError::NotConfirmed => "say --yes",
-            AdminError::Command(CommandError::Refused(AgentRefusal::StillAdmitted { .. })) => {
-                "remove the peer first: its history is part of what an admitted peer may refer to"
-            }
-            AdminError::Positions { .. } | AdminError::Identities { .. } => {
-                "choose one with --store PATH"
-            }
+            AdminError::Positions { .. } => "choose one with --store PATH",
             AdminError::NoMessage { .. } => {
                 "is its store among those of `interlink-admin status`? name others with --store \
                  PATH; what was compacted is known as long as rows tell of it"
@@ -208,8 +231,20 @@ impl AdminError {
     #[cfg(feature = "agent")]
     fn next_for_operators(&self) -> Option<&'static str> {
         use super::terminal::TerminalError;
+        use crate::agent::ledger::LedgerError;
+        use crate::domain::decide::agent::AgentRefusal;
         use crate::keystore::LoadKeyError;
         Some(match self {
+            AdminError::NotConfirmed | AdminError::Unconfirmed { .. } => "say --yes",
+            AdminError::ShrinkInUse => "stop the bus first, or leave --shrink out",
+            AdminError::Ledger(LedgerError::Refused(AgentRefusal::StillAdmitted { .. })) => {
+                "remove the peer first: its history is part of what an admitted peer may refer to"
+            }
+            AdminError::NotItsKey { .. } => "name its own key with --key PATH",
+            AdminError::NoSuchKey { .. } => {
+                "give the whole key, 43 characters; its first eight, the fingerprint, will do for a \
+                 key that `interlink-admin pair list` shows"
+            }
             AdminError::WhichPeers { .. } => "name its list with --peers PATH",
             AdminError::Held(_) => {
                 "a session that was started with --store-mode exclusive keeps it for itself; a \
@@ -218,10 +253,15 @@ impl AdminError {
             AdminError::Key(LoadKeyError::Missing { .. }) => {
                 "name it with --key PATH, or make one with interlink-keygen"
             }
-            AdminError::Terminal(TerminalError::AgentsShell { .. }) => {
+            AdminError::Terminal(TerminalError::AgentsShell { .. })
+            | AdminError::Unasked(TerminalError::AgentsShell { .. }) => {
                 "run it in a terminal of your own; if this is one, add --i-am-the-operator"
             }
             AdminError::Terminal(_) => "run it in a terminal",
+            AdminError::Unasked(_) => "run it in a terminal, or say --yes in a script",
+            AdminError::Ledger(LedgerError::Refused(
+                AgentRefusal::PetnameTaken { .. } | AgentRefusal::KeyKnown { .. },
+            )) => "nothing has changed; `interlink-admin peers list` shows who there is",
             AdminError::NoPeer { .. } => "`interlink-admin peers list` shows who there is",
             AdminError::NobodyAsks { .. } | AdminError::NoConflict { .. } => {
                 "`interlink-admin pair list` shows what waits"

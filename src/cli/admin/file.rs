@@ -10,6 +10,7 @@ use data_encoding::HEXLOWER;
 use serde_json::Value;
 
 use super::error::AdminError;
+use super::locate::identity_of;
 use super::reader::{
     AgentNumbers, BusNumbers, ClaimView, KnownSessionView, Origin, OutboxView, RelayView,
     SessionNumbers, Source, StoreReader, StoreStatus,
@@ -27,13 +28,17 @@ use crate::event::agent::AgentEvent;
 use crate::event::bus::BusEvent;
 use crate::event::kind::StoreKind;
 use crate::store::verify::verify;
-use crate::store::{Mode, OpenError, ReadError, Reader, Snapshot, inspect};
+use crate::store::{Cut, Mode, OpenError, ReadError, Reader, Snapshot, inspect};
 use crate::types::id::PublicKey;
 use crate::types::seq::Seq;
-use crate::wire::admin::{Depths, Queues, Records, TableRows, Verification};
+use crate::wire::admin::{Compaction, Depths, Queues, Records, TableRows, Verification};
 
 /// How long opening may take: a writer that is frozen inside a transaction holds a lock.
 const OPEN_DEADLINE: Duration = Duration::from_secs(5);
+
+/// How many records `status` looks back for messages that did not fare well: reading them takes a
+/// moment, not a coffee break, however long the history.
+const COUNTED: u64 = 100_000;
 
 /// See the module's documentation.
 pub(super) struct FileReader {
@@ -81,6 +86,11 @@ impl FileReader {
                 source,
             },
         })
+    }
+
+    /// What a compaction would take out of the log.
+    pub(super) fn foldable(&self, cut: Cut) -> Result<Compaction, AdminError> {
+        self.read(|snapshot| Ok(inspect::compaction(&snapshot.foldable(cut)?)))
     }
 
     fn read<T>(&self, f: impl FnOnce(&Snapshot) -> Result<T, ReadError>) -> Result<T, AdminError> {
@@ -241,12 +251,6 @@ fn bus_numbers(snapshot: &Snapshot) -> Result<BusNumbers, ReadError> {
     Ok(numbers)
 }
 
-/// The identity of a store, by the folder that it stands in.
-fn identity(path: &Path) -> Option<String> {
-    let folder = path.parent()?.file_name()?.to_str()?;
-    folder.parse::<PublicKey>().ok().map(|key| key.to_string())
-}
-
 fn agent_numbers(snapshot: &Snapshot, path: &Path) -> Result<AgentNumbers, ReadError> {
     let mut sessions = vec![];
     for lease in query::leases(snapshot)? {
@@ -264,12 +268,17 @@ fn agent_numbers(snapshot: &Snapshot, path: &Path) -> Result<AgentNumbers, ReadE
     }
     let nobody = PublicKey::from_bytes([0; 32]);
     let waiting = query::outbox_totals(snapshot, &nobody)?;
+    let counted_from = Seq(snapshot.head()?.0.saturating_sub(COUNTED) + 1);
+    let troubles = query::outbox_troubles(snapshot, counted_from)?;
     Ok(AgentNumbers {
-        key: identity(path),
+        key: identity_of(path).map(|key| key.to_string()),
         peers: query::peers(snapshot)?.len() as u64,
         outbox: waiting.messages as u64,
         outbox_bytes: waiting.bytes,
         expired: query::expired(snapshot, None)?.len() as u64,
+        refused: troubles.refused as u64,
+        pushed_out: troubles.pushed_out as u64,
+        counted_from: counted_from.0,
         sessions,
     })
 }

@@ -1,29 +1,29 @@
 //! `forget-peer`: erases what was exchanged with somebody.
 
+use std::path::Path;
+
 use serde::Serialize;
 
-use super::change;
 use super::error::AdminError;
-use super::locate::Target;
+use super::operator::{Operator, Who};
 use super::print::{Printer, Style};
 use super::status;
+use crate::crypto::sign::decode_public_key;
 use crate::domain::decide::agent::DirectoryCommand;
-use crate::types::id::{KeyTextError, PublicKey};
 
 /// Whose history.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The public key, 43 characters
-    #[arg(value_name = "KEY", value_parser = key, allow_hyphen_values = true)]
-    key: PublicKey,
+    #[command(flatten)]
+    who: Who,
+
+    /// The peer's public key, 43 characters
+    #[arg(value_name = "PUBLIC_KEY", allow_hyphen_values = true)]
+    peer: String,
 
     /// Erase without asking; there is no way back
     #[arg(long)]
     yes: bool,
-}
-
-fn key(text: &str) -> Result<PublicKey, KeyTextError> {
-    text.parse()
 }
 
 #[derive(Serialize)]
@@ -32,21 +32,28 @@ struct Answer {
     messages: usize,
 }
 
-pub(super) fn run(args: &Args, targets: &[Target], p: &mut Printer) -> Result<(), AdminError> {
+pub(super) fn run(args: &Args, store: Option<&Path>, p: &mut Printer) -> Result<(), AdminError> {
+    let key = decode_public_key(args.peer.trim()).map_err(|e| AdminError::NotAKey {
+        text: args.peer.clone(),
+        reason: e.to_string(),
+    })?;
     if !args.yes {
         return Err(AdminError::NotConfirmed);
     }
-    let store = change::open(change::only_identity(targets)?)?;
-    let command = DirectoryCommand::ForgetPeer { key: args.key };
-    let messages = change::forget(&store, &command)?;
+    let operator = Operator::open(&args.who, store)?;
+    if key == operator.me {
+        return Err(AdminError::OwnKey);
+    }
+    // Whoever was struck from the file a moment ago is no peer any more.
+    operator.catch_up()?;
+    let messages = operator.forget(&DirectoryCommand::ForgetPeer { key })?;
     if p.json {
-        let key = args.key.to_string();
+        let key = key.to_string();
         return Ok(p.json(&Answer { key, messages })?);
     }
     let text = format!(
-        "{} erased, with everything else of {}",
+        "{} erased, with everything else of {key}",
         status::count(messages as u64, "message"),
-        args.key
     );
-    Ok(p.line(Style::Plain, &text)?)
+    Ok(p.whole_line(Style::Plain, &text)?)
 }

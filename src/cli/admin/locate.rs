@@ -8,7 +8,9 @@ use super::endpoint::EndpointReader;
 use super::error::AdminError;
 use super::file::FileReader;
 use super::reader::StoreReader;
-use crate::store::OpenError;
+use crate::store::{Cut, OpenError};
+use crate::types::id::PublicKey;
+use crate::wire::admin::Compaction;
 
 /// Most stores that a folder is searched for: an identity has one.
 const MAX_STORES: usize = 1024;
@@ -22,19 +24,57 @@ pub(super) enum Target {
     Memory(PathBuf),
 }
 
+/// How a store can be reached.
+pub(super) enum Access {
+    /// Its file.
+    File(Box<FileReader>),
+    /// The bus that owns it.
+    Endpoint(Box<EndpointReader>),
+}
+
+impl Access {
+    /// What every command reads.
+    pub(super) fn reader(&self) -> &dyn StoreReader {
+        match self {
+            Access::File(reader) => reader.as_ref(),
+            Access::Endpoint(reader) => reader.as_ref(),
+        }
+    }
+
+    /// What a compaction would take.
+    pub(super) fn foldable(&self, cut: Cut) -> Result<Compaction, AdminError> {
+        match self {
+            Access::File(reader) => reader.foldable(cut),
+            Access::Endpoint(bus) => bus.compact(cut, true),
+        }
+    }
+}
+
 impl Target {
     /// Opens the file, or asks its owner.
     pub(super) fn open(&self) -> Result<Box<dyn StoreReader>, AdminError> {
+        Ok(match self.access()? {
+            Access::File(reader) => reader,
+            Access::Endpoint(reader) => reader,
+        })
+    }
+
+    /// As [`open`](Target::open), for commands that do more than read.
+    pub(super) fn access(&self) -> Result<Access, AdminError> {
+        let endpoint = |admin: &Path, store| {
+            let reader = EndpointReader::open(admin, store)?;
+            Ok(Access::Endpoint(Box::new(reader)))
+        };
         let path = match self {
             Target::File(path) => path,
-            Target::Memory(admin) => return Ok(Box::new(EndpointReader::open(admin, None)?)),
+            Target::Memory(admin) => return endpoint(admin, None),
         };
         match FileReader::open(path) {
-            Ok(reader) => Ok(Box::new(reader)),
+            Ok(reader) => Ok(Access::File(Box::new(reader))),
             Err(AdminError::Open(e @ OpenError::InUse { .. })) => {
                 let admin = paths::admin_file(path);
                 if admin.exists() {
-                    Ok(Box::new(EndpointReader::open(&admin, Some(path))?))
+                    endpoint(&admin, Some(path))
                 } else {
                     Err(e.into())
                 }
@@ -72,6 +112,11 @@ pub(super) fn targets(place: Option<&Path>) -> Result<Vec<Target>, AdminError> {
         return Err(AdminError::NoStore { place: root });
     }
     Ok(found)
+}
+
+/// The identity of a store, by the folder that it stands in.
+pub(super) fn identity_of(store: &Path) -> Option<PublicKey> {
+    store.parent()?.file_name()?.to_str()?.parse().ok()
 }
 
 fn entries(folder: &Path) -> Result<Vec<PathBuf>, AdminError> {

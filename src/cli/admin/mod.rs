@@ -3,23 +3,27 @@
 //! Every command reads through one trait, `reader::StoreReader`: over a file when nobody owns it,
 //! over the admin endpoint of the bus that owns it otherwise, with the same output. Reading never
 //! changes a store; a file that a crash left unrepaired is read through a repaired copy in memory.
-//! What does change an identity's store (`change`, `operator`) is a record like those of its
-//! sessions; before somebody is admitted the operator is asked (`terminal`).
+//! What does change an identity's store (`operator`) is a record like those of its sessions; before
+//! somebody is admitted or revoked the operator is asked (`terminal`).
 //!
 //! - `locate`: which stores are meant. - `file`, `endpoint`: the two readers.
-//! - one file a command. - `print`: columns, colour, escaping, closed pipes.
+//! - one file a command; `listing`: what those that list have in common.
+//! - `print`: columns, colour, escaping, closed pipes.
 //!
 //! Standard output carries the answer, standard error what is to be said about it.
 
 mod at;
-mod change;
+mod compact;
+mod confirm;
 mod demo;
 mod endpoint;
 mod error;
 mod file;
 mod filter;
+#[cfg(feature = "agent")]
 mod forget;
 mod links;
+mod listing;
 mod locate;
 mod log;
 #[cfg(feature = "agent")]
@@ -110,6 +114,8 @@ enum Command {
     Outbox(outbox::Args),
     /// Prove that the stores are what their logs say
     Verify,
+    /// Let the oldest records go, of a running bus or of a closed store
+    Compact(compact::Args),
     /// Who asks to write to an identity, and deciding about it
     #[cfg(feature = "agent")]
     Pair(pair::Args),
@@ -123,13 +129,14 @@ enum Command {
     Sessions(sessions::Args),
     /// Erase what was exchanged with a key that is not admitted: messages both ways and all that is
     /// remembered of it
+    #[cfg(feature = "agent")]
     ForgetPeer(forget::Args),
 }
 
 /// The program: reads the process's arguments, answers with its exit code.
 #[must_use]
 pub fn main() -> ExitCode {
-    let args = match Args::try_parse() {
+    let args = match super::args::parse::<Args>() {
         Ok(args) => args,
         // Help and version are errors to clap, with exit code 0.
         Err(e) => {
@@ -162,6 +169,14 @@ fn run(args: Args, printer: &mut Printer) -> Result<u8, AdminError> {
         Command::Pair(pair) => return pair::run(&pair, store, printer).map(|()| printer.code),
         #[cfg(feature = "agent")]
         Command::Peers(peers) => return peers::run(&peers, store, printer).map(|()| printer.code),
+        #[cfg(feature = "agent")]
+        Command::Sessions(sessions::Args::Clear(clear)) => {
+            return sessions::clear(&clear, store, printer).map(|()| printer.code);
+        }
+        #[cfg(feature = "agent")]
+        Command::ForgetPeer(forget) => {
+            return forget::run(&forget, store, printer).map(|()| printer.code);
+        }
         command => command,
     };
     let targets = locate::targets(store)?;
@@ -175,11 +190,11 @@ fn run(args: Args, printer: &mut Printer) -> Result<u8, AdminError> {
         Command::Queue => queue::run(&targets, printer),
         Command::Outbox(outbox) => outbox::run(&outbox, &targets, printer),
         Command::Verify => verify::run(&targets, printer),
-        Command::Sessions(sessions) => sessions::run(&sessions, &targets, printer),
-        Command::ForgetPeer(forget) => forget::run(&forget, &targets, printer),
+        Command::Compact(args) => compact::run(&args, &targets, printer),
+        Command::Sessions(_) => sessions::list(&targets, printer),
         Command::Demo(_) => Ok(()),
         #[cfg(feature = "agent")]
-        Command::Pair(_) | Command::Peers(_) => Ok(()),
+        Command::Pair(_) | Command::Peers(_) | Command::ForgetPeer(_) => Ok(()),
     }
     .map(|()| printer.code)
 }

@@ -5,25 +5,24 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::builder::FalseyValueParser;
 
 use super::super::mcp::DEFAULT_URL;
 use super::super::paths;
 use super::error::AdminError;
+use super::locate::identity_of;
 use crate::agent::clock::SystemClock;
 use crate::agent::config::parse_relays;
 use crate::agent::ledger::Ledger;
 use crate::agent::peers_file::{PeersFile, PeersFileError};
 use crate::crypto::sign::SigningIdentity;
-use crate::domain::decide::agent::{Agent, AgentCommand, AgentReply};
+use crate::domain::decide::agent::{Agent, AgentCommand, AgentReply, DirectoryCommand};
 use crate::domain::query::agent as query;
 use crate::keystore::{self, KeyPermissions};
 use crate::store::{Location, OpenOptions, Snapshot, Store};
 use crate::store::{OpenError, ReadError};
 use crate::types::id::PublicKey;
-use crate::types::time::{UnixMillis, millis};
 
 /// Which identity.
 #[derive(Debug, clap::Args)]
@@ -97,6 +96,9 @@ impl Operator {
         let identity = keystore::load(&key, permissions)?;
         let me = identity.public();
         let path = store_path(place, &me)?;
+        if let Some(owner) = identity_of(&path).filter(|owner| *owner != me) {
+            return Err(AdminError::NotItsKey { path, owner, key });
+        }
         if !create && !path.exists() {
             return Err(AdminError::NoStore { place: path });
         }
@@ -165,15 +167,23 @@ impl Operator {
     pub(super) fn submit(&self, command: AgentCommand) -> Result<AgentReply, AdminError> {
         Ok(self.ledger.submit_blocking(command)?)
     }
-}
 
-/// Now, by the machine's clock.
-pub(super) fn now() -> UnixMillis {
-    UnixMillis(
-        SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, millis),
-    )
+    /// Carries out a command that forgets, until nothing of it is left; gives how much it concerned.
+    /// Durable when this returns.
+    pub(super) fn forget(&self, command: &DirectoryCommand) -> Result<usize, AdminError> {
+        let mut all = 0;
+        loop {
+            match self.submit(AgentCommand::Directory(command.clone()))? {
+                AgentReply::Forgotten { rows, more } => {
+                    all += rows;
+                    if !more {
+                        return Ok(all);
+                    }
+                }
+                reply => return Err(AdminError::Unexpected(format!("{reply:?}"))),
+            }
+        }
+    }
 }
 
 /// The store of an identity: what was named, or the usual place; inside a folder of stores its own.

@@ -1,14 +1,18 @@
 //! `outbox`: what an identity sends, by message and relay.
 
-use serde::Serialize;
-
 use super::error::AdminError;
+use super::listing::Listing;
 use super::locate::Target;
-use super::print::{Printer, Shown, Style, age, bytes, now, short, short_id, span};
-use super::reader::{OutboxView, RelayView, owner};
+use super::print::{Id, Printer, Shown, Style, age, bytes, now, short, short_id, span};
+use super::reader::{OutboxView, RelayView};
 use super::status;
 use crate::event::kind::StoreKind;
 use crate::types::time::UnixMillis;
+
+const LISTING: Listing = Listing {
+    kind: StoreKind::Agent,
+    name: "messages",
+};
 
 /// Which messages.
 #[derive(Debug, clap::Args)]
@@ -18,61 +22,27 @@ pub(super) struct Args {
     all: bool,
 }
 
-#[derive(Serialize)]
-struct Answer {
-    stores: Vec<StoreOutbox>,
-}
-
-#[derive(Serialize)]
-struct StoreOutbox {
-    store: Option<String>,
-    messages: Vec<OutboxView>,
-}
-
 pub(super) fn run(args: &Args, targets: &[Target], p: &mut Printer) -> Result<(), AdminError> {
-    let mut stores = vec![];
-    p.code = super::each(targets, |reader| {
-        // Among several stores those of the other kind are passed over.
-        if targets.len() == 1 {
-            reader.expect(StoreKind::Agent)?;
-        }
-        if reader.origin().kind == StoreKind::Agent {
-            stores.push(StoreOutbox {
-                store: reader.origin().store.clone(),
-                messages: reader.outbox(args.all)?,
-            });
-        }
-        Ok(())
-    })?;
-    if stores.is_empty() && p.code == 0 {
-        let wanted = owner(StoreKind::Agent);
-        return Err(AdminError::NoneOfKind { wanted });
+    LISTING.run(targets, p, |reader| reader.outbox(args.all), show)
+}
+
+fn show(messages: &[OutboxView], p: &mut Printer) -> Result<(), AdminError> {
+    if messages.is_empty() {
+        return Ok(p.line(Style::Plain, "nothing waits")?);
     }
-    if p.json {
-        return Ok(p.json(&Answer { stores })?);
-    }
-    let many = stores.len() > 1;
+    let head = format!(
+        "{:>8}  {:<12}  {:<12}  {:>6}  {:>9}  {}",
+        "RECORD", "MESSAGE", "STATE", "AGE", "BYTES", "RECIPIENT"
+    );
+    p.line(Style::Dim, &head)?;
     let now = now();
-    for store in &stores {
-        status::heading(store.store.as_deref().unwrap_or("(memory)"), many, p)?;
-        if store.messages.is_empty() {
-            p.line(Style::Plain, "nothing waits")?;
-        }
-        if !store.messages.is_empty() {
-            let head = format!(
-                "{:>8}  {:<12}  {:<12}  {:>6}  {:>9}  {}",
-                "RECORD", "MESSAGE", "STATE", "AGE", "BYTES", "RECIPIENT"
-            );
-            p.line(Style::Dim, &head)?;
-        }
-        for message in &store.messages {
-            show(message, now, p)?;
-        }
+    for message in messages {
+        show_one(message, now, p)?;
     }
     Ok(())
 }
 
-fn show(message: &OutboxView, now: UnixMillis, p: &mut Printer) -> Result<(), AdminError> {
+fn show_one(message: &OutboxView, now: UnixMillis, p: &mut Printer) -> Result<(), AdminError> {
     let style = match message.state {
         "refused" => Style::Bad,
         _ => Style::Plain,
@@ -85,7 +55,7 @@ fn show(message: &OutboxView, now: UnixMillis, p: &mut Printer) -> Result<(), Ad
         age(now, message.at),
         bytes(message.bytes),
         short(&message.to),
-        Shown(&message.to_session),
+        Id(&message.to_session),
     );
     p.line(style, &head)?;
     for relay in &message.relays {

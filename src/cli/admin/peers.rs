@@ -6,9 +6,9 @@ use clap::Subcommand;
 use serde::Serialize;
 
 use super::error::AdminError;
-use super::operator::{self, Operator, Who};
+use super::operator::{Operator, Who};
 use super::print::{Printer, Shown, Style, age, now};
-use super::terminal::{Question, confirm};
+use super::terminal::{Admission, COMPARE, Question, Shell, confirm};
 use crate::agent::ledger::LedgerError;
 use crate::crypto::sign::decode_public_key;
 use crate::domain::decide::agent::{self as decide, AgentCommand, AgentReply};
@@ -33,7 +33,7 @@ enum What {
     List,
     /// Let a key write to this identity: asks on the terminal
     Add(Add),
-    /// End a peer's right to write
+    /// End a peer's right to write: asks on the terminal
     Remove(Remove),
 }
 
@@ -47,20 +47,23 @@ struct Add {
     #[arg(allow_hyphen_values = true)]
     public_key: String,
 
-    /// Ask although this looks like the shell of a coding agent
-    #[arg(long)]
-    i_am_the_operator: bool,
-
-    /// Without effect: admission is never taken for granted
-    #[arg(long, short, hide = true)]
-    yes: bool,
+    #[command(flatten)]
+    admission: Admission,
 }
 
 #[derive(Debug, clap::Args)]
 struct Remove {
-    /// Its name here, its public key, or the key's first eight characters
+    /// Its name here, its public key, or the key's fingerprint: its first eight characters; `peers
+    /// list` shows them
     #[arg(allow_hyphen_values = true)]
     peer: String,
+
+    #[command(flatten)]
+    shell: Shell,
+
+    /// Do not ask: for scripts
+    #[arg(long, short)]
+    yes: bool,
 }
 
 #[derive(Serialize)]
@@ -152,8 +155,9 @@ fn add(args: &Args, add: &Add, store: Option<&Path>, p: &mut Printer) -> Result<
         key,
         petname: petname.as_str(),
         claimed: None,
+        advice: COMPARE,
     };
-    if !confirm(&question, add.i_am_the_operator)? {
+    if !confirm(&question, add.admission.shell)? {
         return Err(AdminError::NotTyped);
     }
     let command = AgentCommand::AddPeer {
@@ -161,7 +165,7 @@ fn add(args: &Args, add: &Add, store: Option<&Path>, p: &mut Printer) -> Result<
         key,
         origin: Origin::Admin,
         lease: None,
-        now: operator::now(),
+        now: now(),
     };
     let changed = match operator.change(command)? {
         AgentReply::PeerAdded { changed } => changed,
@@ -205,21 +209,37 @@ fn remove(operator: &Operator, remove: &Remove, p: &mut Printer) -> Result<(), A
     operator.prepare()?;
     let peers = operator.read(|s| Ok(query::peers(s)?))?;
     let peer = find(&peers, &remove.peer)?;
+    if remove.yes {
+        remove.shell.check()?;
+    } else {
+        let question = Question {
+            head: "End this peer's right to write to your agents?",
+            key: peer.key,
+            petname: &peer.petname,
+            claimed: None,
+            advice: "Its messages are refused from then on. It can be admitted again later.",
+        };
+        if !confirm(&question, remove.shell).map_err(AdminError::Unasked)? {
+            return Err(AdminError::NotTyped);
+        }
+    }
     let command = AgentCommand::RemovePeer {
         petname: peer.petname.clone(),
+        key: peer.key,
         origin: Origin::Admin,
         lease: None,
-        now: operator::now(),
+        now: now(),
     };
     let changed = matches!(
         operator.change(command)?,
         AgentReply::PeerRemoved { key: Some(_) }
     );
-    let text = format!(
-        "{} ({}) cannot write to this identity any more",
-        Shown(&peer.petname),
-        peer.key
-    );
+    let what = if changed {
+        "cannot write to this identity any more"
+    } else {
+        "was removed meanwhile"
+    };
+    let text = format!("{} ({}) {what}", Shown(&peer.petname), peer.key);
     told(&peer.petname, &peer.key, changed, &text, p)
 }
 
@@ -279,7 +299,9 @@ mod tests {
         use clap::Parser as _;
         for key in ["-yJ8", "-abcdefg", "--abcdef"] {
             let line = Line::try_parse_from(["x", "add", "-n", key, "--key", "k"]).unwrap();
-            assert!(matches!(line.args.what, What::Add(a) if a.public_key == key && !a.yes));
+            assert!(
+                matches!(line.args.what, What::Add(a) if a.public_key == key && !a.admission.yes)
+            );
             let line = Line::try_parse_from(["x", "remove", key, "--key", "k"]).unwrap();
             assert!(matches!(line.args.what, What::Remove(r) if r.peer == key));
         }

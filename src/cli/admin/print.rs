@@ -1,20 +1,20 @@
 //! What people and scripts read.
 //!
-//! Text for people fits the terminal (80 columns elsewhere), is coloured on a terminal only, and
-//! has everything that a peer chose spelled out ([`crate::types::text`]). JSON says the same in
-//! full, and is as safe to print.
+//! Text for people fits the terminal and is coloured there; in a pipe or a file lines are whole,
+//! since whoever searches them must find what is there. Everything that a peer chose is spelled out
+//! ([`crate::types::text`]). JSON says the same in full, and is as safe to print.
 
 use std::fmt;
 use std::io::{self, IsTerminal as _, Write};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
+use super::super::clock::WallClock;
 use super::reader::{Origin, Source};
-use crate::types::text::{visible, visible_json};
-use crate::types::time::{UnixMillis, millis};
+use crate::types::text::{visible, visible_id, visible_json};
+use crate::types::time::{Clock as _, UnixMillis};
 
-/// Columns when nobody says.
+/// Columns of a terminal that does not say.
 const WIDTH: usize = 80;
 
 /// Narrowest width that lines are fitted to.
@@ -50,7 +50,7 @@ pub(super) struct Printer {
     out: Box<dyn Write>,
     color: bool,
     /// Columns of a line.
-    pub(super) width: usize,
+    width: usize,
     /// Whether to answer in JSON.
     pub(super) json: bool,
     /// How the program ends.
@@ -63,8 +63,8 @@ impl Printer {
         let stdout = io::stdout();
         let terminal = stdout.is_terminal();
         Printer {
-            color: terminal && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()),
-            width: if terminal { columns() } else { WIDTH },
+            color: terminal && crate::cli::args::variable("NO_COLOR").is_none(),
+            width: if terminal { columns() } else { usize::MAX },
             out: Box::new(io::BufWriter::new(stdout)),
             json,
             code: 0,
@@ -90,6 +90,17 @@ impl Printer {
         }
     }
 
+    /// Columns that are left of a line for text that is broken between words. Such text is broken
+    /// also where lines are not cut.
+    pub(super) fn room(&self, indent: usize) -> usize {
+        let width = if self.width == usize::MAX {
+            WIDTH
+        } else {
+            self.width
+        };
+        width.saturating_sub(indent).max(MIN_WIDTH / 2)
+    }
+
     /// One line, cut at the terminal's edge.
     pub(super) fn line(&mut self, style: Style, text: &str) -> io::Result<()> {
         let text = self.paint(style, &fit(text, self.width));
@@ -104,12 +115,21 @@ impl Printer {
 
     /// A label with its value, broken between words.
     pub(super) fn field(&mut self, label: &str, value: &str) -> io::Result<()> {
-        self.spelled_field(label, &visible(value))
+        let room = self.width.saturating_sub(LABEL).max(MIN_WIDTH / 2);
+        self.labelled(label, &visible(value), room)
+    }
+
+    /// The same for prose, which is broken also where lines are not cut.
+    pub(super) fn prose(&mut self, label: &str, value: &str) -> io::Result<()> {
+        self.labelled(label, &visible(value), self.room(LABEL))
     }
 
     /// The same for a value that is spelled out already: twice would double its backslashes.
     pub(super) fn spelled_field(&mut self, label: &str, value: &str) -> io::Result<()> {
-        let room = self.width.saturating_sub(LABEL).max(MIN_WIDTH / 2);
+        self.labelled(label, value, self.room(LABEL))
+    }
+
+    fn labelled(&mut self, label: &str, value: &str, room: usize) -> io::Result<()> {
         let label = format!("  {label:<width$}", width = LABEL - 2);
         let mut lead = self.paint(Style::Dim, &label);
         let mut line = String::new();
@@ -202,6 +222,21 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
+/// A session's id: any text. One with blanks stands in quotes, so that what follows it in a line is not
+/// its own.
+pub(super) struct Id<'a>(pub(super) &'a str);
+
+impl fmt::Display for Id<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let id = visible_id(self.0);
+        if id.contains(char::is_whitespace) {
+            f.pad(&format!("\"{id}\""))
+        } else {
+            f.pad(&id)
+        }
+    }
+}
+
 /// The text, or its beginning with two dots.
 pub(super) fn fit(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
@@ -220,7 +255,7 @@ pub(super) fn short(name: &str) -> String {
     }
     let head: String = key.chars().take(8).collect();
     match session {
-        Some(session) => format!("{head}..#{}", visible(session)),
+        Some(session) => format!("{head}..#{}", Id(session)),
         None => format!("{head}.."),
     }
 }
@@ -277,8 +312,7 @@ pub(super) fn age(now: UnixMillis, then: u64) -> String {
 
 /// The wall clock.
 pub(super) fn now() -> UnixMillis {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    UnixMillis(since.map_or(0, millis))
+    WallClock.now()
 }
 
 /// Year, month and day (UTC) of a day number since the Unix epoch, by the algorithm of the

@@ -149,8 +149,14 @@ pub(super) struct AgentNumbers {
     pub(super) outbox: u64,
     /// Their bytes.
     pub(super) outbox_bytes: u64,
-    /// Messages that came too late.
+    /// Messages that came too late and were not put away: the newest of them.
     pub(super) expired: u64,
+    /// Messages that every relay refused, from `counted_from` on.
+    pub(super) refused: u64,
+    /// Messages for which a relay dropped their recipient's oldest mail, from `counted_from` on.
+    pub(super) pushed_out: u64,
+    /// Position of the record from which outgoing messages are counted.
+    pub(super) counted_from: u64,
     pub(super) sessions: Vec<SessionNumbers>,
 }
 

@@ -1,18 +1,32 @@
 //! `sessions`: whose sessions an identity knows, and forgetting one.
 
+#[cfg(feature = "agent")]
+use std::path::Path;
+
 use clap::Subcommand;
+#[cfg(feature = "agent")]
 use serde::Serialize;
 
-use super::change;
 use super::error::AdminError;
+use super::listing::Listing;
 use super::locate::Target;
-use super::print::{Printer, Shown, Style, age, now};
-use super::reader::{KnownSessionView, owner};
+#[cfg(feature = "agent")]
+use super::operator::{Operator, Who};
+use super::print::{Id, Printer, Shown, Style, age, now};
+use super::reader::KnownSessionView;
+#[cfg(feature = "agent")]
 use super::status;
+#[cfg(feature = "agent")]
 use crate::domain::decide::agent::DirectoryCommand;
 use crate::event::kind::StoreKind;
+#[cfg(feature = "agent")]
 use crate::types::id::{SessionId, SessionIdError};
 use crate::types::time::UnixMillis;
+
+const LISTING: Listing = Listing {
+    kind: StoreKind::Agent,
+    name: "sessions",
+};
 
 /// What to do.
 #[derive(Debug, Subcommand)]
@@ -20,92 +34,62 @@ pub(super) enum Args {
     /// List the sessions that were seen announced, with the keys that claim each
     List,
     /// Forget sessions, and who claims them: the next key that is seen announcing one owns it
+    #[cfg(feature = "agent")]
     Clear(Clear),
 }
 
 /// Which sessions.
+#[cfg(feature = "agent")]
 #[derive(Debug, clap::Args)]
 pub(super) struct Clear {
+    #[command(flatten)]
+    who: Who,
+
     /// Their ids
     #[arg(value_name = "SESSION", required = true, num_args = 1..=256, value_parser = session)]
     sessions: Vec<SessionId>,
 }
 
+#[cfg(feature = "agent")]
 fn session(text: &str) -> Result<SessionId, SessionIdError> {
     SessionId::parse(text)
 }
 
-#[derive(Serialize)]
-struct Answer {
-    stores: Vec<StoreSessions>,
-}
-
-#[derive(Serialize)]
-struct StoreSessions {
-    store: Option<String>,
-    sessions: Vec<KnownSessionView>,
-}
-
+#[cfg(feature = "agent")]
 #[derive(Serialize)]
 struct Cleared {
     cleared: usize,
 }
 
-pub(super) fn run(args: &Args, targets: &[Target], p: &mut Printer) -> Result<(), AdminError> {
-    match args {
-        Args::List => list(targets, p),
-        Args::Clear(clear) => {
-            let store = change::open(change::only_identity(targets)?)?;
-            let command = DirectoryCommand::ForgetSessions {
-                sessions: clear.sessions.clone(),
-            };
-            let cleared = change::forget(&store, &command)?;
-            if p.json {
-                return Ok(p.json(&Cleared { cleared })?);
-            }
-            let text = format!("{} forgotten", status::count(cleared as u64, "session"));
-            Ok(p.line(Style::Plain, &text)?)
-        }
-    }
+pub(super) fn list(targets: &[Target], p: &mut Printer) -> Result<(), AdminError> {
+    LISTING.run(targets, p, |reader| reader.directory(), show)
 }
 
-fn list(targets: &[Target], p: &mut Printer) -> Result<(), AdminError> {
-    let mut stores = vec![];
-    p.code = super::each(targets, |reader| {
-        // Among several stores those of the other kind are passed over.
-        if targets.len() == 1 {
-            reader.expect(StoreKind::Agent)?;
-        }
-        if reader.origin().kind == StoreKind::Agent {
-            stores.push(StoreSessions {
-                store: reader.origin().store.clone(),
-                sessions: reader.directory()?,
-            });
-        }
-        Ok(())
-    })?;
-    if stores.is_empty() && p.code == 0 {
-        let wanted = owner(StoreKind::Agent);
-        return Err(AdminError::NoneOfKind { wanted });
-    }
+#[cfg(feature = "agent")]
+pub(super) fn clear(args: &Clear, store: Option<&Path>, p: &mut Printer) -> Result<(), AdminError> {
+    let command = DirectoryCommand::ForgetSessions {
+        sessions: args.sessions.clone(),
+    };
+    let cleared = Operator::open(&args.who, store)?.forget(&command)?;
     if p.json {
-        return Ok(p.json(&Answer { stores })?);
+        return Ok(p.json(&Cleared { cleared })?);
     }
-    let many = stores.len() > 1;
+    let text = format!("{} forgotten", status::count(cleared as u64, "session"));
+    Ok(p.line(Style::Plain, &text)?)
+}
+
+fn show(sessions: &[KnownSessionView], p: &mut Printer) -> Result<(), AdminError> {
+    if sessions.is_empty() {
+        p.line(Style::Plain, "no session was seen")?;
+    }
     let now = now();
-    for store in &stores {
-        status::heading(store.store.as_deref().unwrap_or("(memory)"), many, p)?;
-        if store.sessions.is_empty() {
-            p.line(Style::Plain, "no session was seen")?;
-        }
-        for session in &store.sessions {
-            show(session, now, p)?;
-        }
+    for session in sessions {
+        show_one(session, now, p)?;
     }
     Ok(())
 }
 
-fn show(s: &KnownSessionView, now: UnixMillis, p: &mut Printer) -> Result<(), AdminError> {
+fn show_one(s: &KnownSessionView, now: UnixMillis, p: &mut Printer) -> Result<(), AdminError> {
     let style = if s.owner.is_none() {
         Style::Bad
     } else {
@@ -116,7 +100,7 @@ fn show(s: &KnownSessionView, now: UnixMillis, p: &mut Printer) -> Result<(), Ad
     } else {
         ""
     };
-    let head = format!("{}{contested}", Shown(&s.session));
+    let head = format!("{}{contested}", Id(&s.session));
     p.line(style, &head)?;
     for claim in &s.claims {
         let name = match &claim.petname {

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::error::AdminError;
 use super::locate::Target;
-use super::print::{Printer, Shown, Style, age, bytes, now, span};
+use super::print::{Id, Printer, Style, age, bytes, now, span};
 use super::reader::{AgentNumbers, BusNumbers, Running, SessionNumbers, Source, StoreStatus};
 use crate::types::time::UnixMillis;
 
@@ -122,12 +122,23 @@ fn show_agent(agent: &AgentNumbers, p: &mut Printer) -> Result<(), AdminError> {
         bytes(agent.outbox_bytes)
     );
     p.field("outbox", &text)?;
-    if agent.expired > 0 {
-        p.field(
-            "expired",
-            &format!("{} came too late", count(agent.expired, "message")),
-        )?;
-    }
+    let since = match agent.counted_from {
+        0 | 1 => String::new(),
+        from => format!(" (since record {from})"),
+    };
+    let told = |n: u64, what: &str| match n {
+        0 => "none".to_owned(),
+        n => format!("{} {what}", count(n, "message")),
+    };
+    let refused = told(agent.refused, "that no relay takes");
+    p.field("refused", &format!("{refused}{since}"))?;
+    let pushed_out = told(
+        agent.pushed_out,
+        "for which a relay dropped the oldest mail of a full queue",
+    );
+    p.field("pushed out", &format!("{pushed_out}{since}"))?;
+    let expired = told(agent.expired, "that came too late and nobody put away");
+    p.field("expired", &expired)?;
     if agent.sessions.is_empty() {
         return Ok(p.field("sessions", "none yet")?);
     }
@@ -150,7 +161,7 @@ fn session_row(session: &SessionNumbers) -> Vec<String> {
         session.unread.to_string(),
         bytes(session.unread_bytes),
         session.attention.to_string(),
-        Shown(&session.session).to_string(),
+        Id(&session.session).to_string(),
     ]
 }
 

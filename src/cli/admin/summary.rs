@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::print::{Shown, bytes, short, short_id};
+use super::print::{Id, Shown, bytes, short, short_id};
 use crate::types::text::visible;
 use crate::wire::admin::RecordRow;
 
@@ -27,16 +27,16 @@ pub(super) fn of(record: &RecordRow) -> String {
         "peers_published" => format!("sha256 {}", short_id(&event.text("sha256"))),
         "lease_taken" => format!(
             "{} lease {} by pid {}",
-            event.text("session"),
+            event.session("session"),
             event.text("epoch"),
             event.text("pid")
         ),
-        "lease_released" => format!("{} lease {}", event.text("session"), event.text("epoch")),
+        "lease_released" => format!("{} lease {}", event.session("session"), event.text("epoch")),
         "outbox_queued" => format!(
             "{} to {}#{}",
             event.id(),
             event.route("to"),
-            event.text("to_session")
+            event.session("to_session")
         ),
         "outbox_attempted" => format!(
             "{} at {}: {}",
@@ -60,12 +60,12 @@ pub(super) fn of(record: &RecordRow) -> String {
                 event.size()
             )
         }
-        "acknowledged" => format!("{} in {}", event.seqs(), event.text("session")),
+        "acknowledged" => format!("{} in {}", event.seqs(), event.session("session")),
         "notice_changed" => format!(
             "{} {} for {}",
             event.text("id"),
             event.text("change"),
-            event.text("session")
+            event.session("session")
         ),
         "replay_seen" => format!("{} from {}", event.id(), event.route("from")),
         "replay_forgotten" => format!("floor {}", event.text("floor")),
@@ -82,6 +82,13 @@ impl Event<'_> {
             None | Some(Value::Null) => "-".to_owned(),
             Some(Value::String(text)) => Shown(text).to_string(),
             Some(value) => Shown(&value.to_string()).to_string(),
+        }
+    }
+
+    fn session(&self, name: &str) -> String {
+        match self.0.get(name).and_then(Value::as_str) {
+            None => "-".to_owned(),
+            Some(id) => Id(id).to_string(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Consent on the operator's terminal.
 //!
 //! The answer is read from the controlling terminal, not from standard input: a pipe is not a person.
-//! What was typed before the question stood there does not count, so a pasted second line cannot answer
+//! What was typed before the prompt stood there does not count, so a pasted second line cannot answer
 //! it. And a coding agent's shell is not the operator's: its variables give it away.
 //!
 //! That is a hurdle, not a wall: a program with the user's rights can open a terminal of its own and
@@ -33,6 +33,40 @@ const MARKERS: [&str; 8] = [
 const MARKER_PREFIX: &str = "CODEX_";
 const USERS_OWN: [&str; 3] = ["CODEX_HOME", "CODEX_API_KEY", "CODEX_ACCESS_TOKEN"];
 
+/// What to do before admitting a key.
+pub(super) const COMPARE: &str = "Compare the key, or at least the fingerprint, with what its owner \
+                                  tells you by another way.";
+
+/// How a question that admits somebody is put.
+#[derive(Debug, clap::Args)]
+pub(super) struct Admission {
+    #[command(flatten)]
+    pub(super) shell: Shell,
+
+    /// Without effect: admission is never taken for granted
+    #[arg(long, short, hide = true)]
+    pub(super) yes: bool,
+}
+
+/// Whose shell this is.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(super) struct Shell {
+    /// Go on although this looks like the shell of a coding agent
+    #[arg(long)]
+    i_am_the_operator: bool,
+}
+
+impl Shell {
+    /// Refuses the shell of a coding agent.
+    pub(super) fn check(self) -> Result<(), TerminalError> {
+        let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        match agent_marker(names) {
+            Some(marker) if !self.i_am_the_operator => Err(TerminalError::AgentsShell { marker }),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// What the operator is asked.
 #[derive(Clone, Debug)]
 pub(super) struct Question<'a> {
@@ -40,10 +74,12 @@ pub(super) struct Question<'a> {
     pub(super) head: &'a str,
     /// The key that it is about.
     pub(super) key: PublicKey,
-    /// The name that the key gets here.
+    /// The name that the key has here, or gets.
     pub(super) petname: &'a str,
     /// The name that it gives itself.
     pub(super) claimed: Option<&'a str>,
+    /// What to think of before the answer.
+    pub(super) advice: &'a str,
 }
 
 /// Nobody was asked.
@@ -59,25 +95,30 @@ pub(super) enum TerminalError {
 }
 
 /// Asks on the terminal. True: what was typed is the beginning of the fingerprint.
-pub(super) fn confirm(
-    question: &Question<'_>,
-    i_am_the_operator: bool,
-) -> Result<bool, TerminalError> {
-    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-    if !i_am_the_operator && let Some(marker) = agent_marker(names) {
-        return Err(TerminalError::AgentsShell { marker });
-    }
+pub(super) fn confirm(question: &Question<'_>, shell: Shell) -> Result<bool, TerminalError> {
+    shell.check()?;
     let mut terminal = open().map_err(TerminalError::None)?;
-    terminal
-        .write_all(text(question).as_bytes())
-        .and_then(|()| terminal.flush())
+    // What was typed before the prompt stood there is nobody's answer; whatever follows it counts.
+    say(&mut terminal, &text(question))
+        .and_then(|()| drain(&terminal))
+        .and_then(|()| say(&mut terminal, &prompt()))
         .map_err(TerminalError::Io)?;
-    drain(&terminal).map_err(TerminalError::Io)?;
     let mut line = String::new();
     BufReader::new(terminal.take(MAX_LINE))
         .read_line(&mut line)
         .map_err(TerminalError::Io)?;
     Ok(is_yes(line.trim(), &question.key))
+}
+
+fn say(terminal: &mut File, text: &str) -> io::Result<()> {
+    terminal.write_all(text.as_bytes())?;
+    terminal.flush()
+}
+
+fn prompt() -> String {
+    format!(
+        "Type the first {TYPED} characters of the fingerprint to go on, anything else to stop: "
+    )
 }
 
 fn is_yes(typed: &str, key: &PublicKey) -> bool {
@@ -102,13 +143,12 @@ fn text(question: &Question<'_>) -> String {
     });
     format!(
         "{}\n\n  your name     {}{claimed}\n  key           {}\n  fingerprint   {}\n\n\
-         Compare the key, or at least the fingerprint, with what its owner tells you by another \
-         way.\nType the first {TYPED} characters of the fingerprint to go on, anything else to \
-         stop: ",
+         {}\n",
         question.head,
         visible(question.petname),
         question.key,
         question.key.fingerprint(),
+        question.advice,
     )
 }
 
@@ -117,7 +157,7 @@ fn open() -> io::Result<File> {
     OpenOptions::new().read(true).write(true).open("/dev/tty")
 }
 
-/// What was typed before the question is nobody's answer.
+/// Forgets what was typed up to now.
 #[cfg(unix)]
 fn drain(terminal: &File) -> io::Result<()> {
     use rustix::termios::{QueueSelector, tcflush};

@@ -506,6 +506,7 @@ impl World {
             let petname = self.sides[at].names[&key].clone();
             AgentCommand::RemovePeer {
                 petname,
+                key,
                 origin: Origin::Tool,
                 lease: None,
                 now: self.now,
@@ -543,6 +544,7 @@ impl World {
         };
         let command = AgentCommand::RemovePeer {
             petname,
+            key: other,
             origin: Origin::Human,
             lease: None,
             now: self.now,

@@ -1,15 +1,18 @@
 //! `add_peer`, `remove_peer`, `list_peers`.
 
+use super::room::Room;
 use crate::agent::core::Core;
 use crate::agent::ledger::LedgerError;
-use crate::agent::mcp::approve::{self, Refusal, Wish, quoted};
+use crate::agent::mcp::approve::{self, Refusal, Wish};
 use crate::agent::mcp::args;
 use crate::agent::mcp::error::ToolError;
+use crate::agent::mcp::line::Line;
 use crate::agent::mcp::render;
 use crate::agent::mcp::reply::{Answer, Held, Peer, PeerAdded, PeerRemoved, Peers};
 use crate::agent::mcp::server::HostConnection;
+use crate::agent::peers_file::PeersFileError;
 use crate::crypto::sign::decode_public_key;
-use crate::domain::decide::agent::{self as decide, AgentCommand, AgentReply};
+use crate::domain::decide::agent::{self as decide, AgentCommand, AgentRefusal, AgentReply};
 use crate::domain::query::agent as query;
 use crate::event::agent::Question;
 use crate::types::id::PublicKey;
@@ -48,7 +51,7 @@ pub async fn add_peer(
         petname: name.as_str(),
         claimed: None,
     };
-    let line = format!("peers add {} {key}", quoted(name.as_str()));
+    let line = Line::of("peers add").name(name.as_str()).key(&key);
     let origin = match approve::consent(core, host, &wish, Question::AddPeer, &line).await {
         Ok(origin) => origin,
         Err(refusal) => return Err(not_added(&name, key, refusal)),
@@ -121,32 +124,38 @@ pub async fn remove_peer(
         key: peer.key,
         petname: &peer.petname,
     };
-    let line = format!("peers remove {}", peer.key);
+    let line = Line::of("peers remove").key(&peer.key);
     let origin = match approve::consent(core, host, &wish, Question::RemovePeer, &line).await {
         Ok(origin) => origin,
         Err(refusal) => return Err(not_removed(refusal)),
     };
-    let petname = a.petname.clone();
-    let now = core
-        .ledger
-        .read(move |s| Ok(query::peer_by_name(s, &petname)?))
-        .await?;
-    if now.is_some_and(|now| now.key != peer.key) {
-        let text = "the name went to another key meanwhile; nothing has changed";
-        return Err(ToolError::Local(text.to_owned()));
-    }
+    // The human may have taken a while.
     let lease = core.await_lease().await?;
     let command = AgentCommand::RemovePeer {
-        petname: a.petname.clone(),
+        petname: peer.petname,
+        key: peer.key,
         origin,
         lease: Some(lease),
         now: core.clock.now(),
     };
-    let key = match core.peers.change(&core.ledger, command).await? {
+    let reply = core.peers.change(&core.ledger, command).await;
+    let key = match reply.map_err(moved)? {
         AgentReply::PeerRemoved { key } => key,
         _ => None,
     };
     Ok(removed(&a.petname, key))
+}
+
+/// The human was asked about another peer than the one that would be revoked by now.
+fn moved(e: PeersFileError) -> ToolError {
+    match &e {
+        PeersFileError::Ledger(LedgerError::Refused(
+            refusal @ (AgentRefusal::PetnameTaken { .. } | AgentRefusal::KeyKnown { .. }),
+        )) => ToolError::Local(format!(
+            "the list changed while the user was asked: {refusal}; nothing has changed"
+        )),
+        _ => e.into(),
+    }
 }
 
 fn removed(petname: &str, key: Option<PublicKey>) -> Answer<PeerRemoved> {
@@ -185,9 +194,10 @@ fn not_removed(refusal: Refusal) -> ToolError {
 /// [`ToolError`].
 pub async fn list_peers(core: &Core, _: args::Nothing) -> Result<Answer<Peers>, ToolError> {
     core.peers.ensure(&core.ledger).await?;
-    let peers = core.ledger.read(|s| Ok(query::peers(s)?)).await?;
-    let mut held = core.peers.held();
-    held.retain(|(_, key)| peers.iter().all(|p| p.key != *key));
+    let (peers, held) = core
+        .ledger
+        .read(|s| Ok((query::peers(s)?, query::held(s)?)))
+        .await?;
     let held: Vec<Held> = held
         .iter()
         .map(|(petname, key)| Held {
@@ -195,6 +205,9 @@ pub async fn list_peers(core: &Core, _: args::Nothing) -> Result<Answer<Peers>, 
             key: key.to_string(),
         })
         .collect();
+    let mut room = Room::of(core);
+    let (held, _) = room.share(4).first_of(held);
+    room.less(&held);
     let peers: Vec<Peer> = peers
         .iter()
         .map(|p| Peer {
@@ -204,6 +217,7 @@ pub async fn list_peers(core: &Core, _: args::Nothing) -> Result<Answer<Peers>, 
             since_ms: p.since.0,
         })
         .collect();
+    let (peers, left_out) = room.first_of(peers);
     let mut text = if peers.is_empty() {
         "No peers.".to_owned()
     } else {
@@ -213,6 +227,11 @@ pub async fn list_peers(core: &Core, _: args::Nothing) -> Result<Answer<Peers>, 
             .collect();
         lines.join("\n")
     };
+    if left_out > 0 {
+        text.push_str(&format!(
+            "\n{left_out} more did not fit; `interlink-admin peers list` shows all."
+        ));
+    }
     for entry in &held {
         text.push_str(&format!(
             "\nNot admitted, although peers.json was edited so: {} \u{2192} {}. The key had been \
@@ -222,6 +241,10 @@ pub async fn list_peers(core: &Core, _: args::Nothing) -> Result<Answer<Peers>, 
     }
     Ok(Answer {
         text,
-        data: Peers { peers, held },
+        data: Peers {
+            peers,
+            left_out,
+            held,
+        },
     })
 }

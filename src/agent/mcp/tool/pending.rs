@@ -3,12 +3,13 @@
 use std::ops::ControlFlow;
 
 use super::inbox::{expired_text, expired_view};
+use super::room::Room;
 use super::view::{outgoing, outgoing_text};
 use crate::agent::core::Core;
 use crate::agent::mcp::args;
 use crate::agent::mcp::error::ToolError;
 use crate::agent::mcp::reply::{Answer, Outgoing, Pending};
-use crate::domain::projection::agent::{OutboxRow, RelayState, Sent, seq_key};
+use crate::domain::projection::agent::{OutboxRow, Sent, seq_key};
 use crate::domain::query::agent::{self as query, OutMail};
 use crate::domain::tables::{TableError, TableId, TableReader, scan_rows};
 use crate::types::id::SessionId;
@@ -33,15 +34,26 @@ pub async fn list_pending(core: &Core, _: args::Nothing) -> Result<Answer<Pendin
             Ok((open, troubled, expired, query::peers(s)?))
         })
         .await?;
-    let view = |list: &[OutMail]| -> Vec<Outgoing> {
-        let list = list.iter();
-        list.map(|out| outgoing(core, &peers, out, None)).collect()
+    let mut room = Room::of(core);
+    let mut left_out = 0u64;
+    // No sort pushes out all of another.
+    let mut view = |share: usize, list: &[OutMail]| -> Vec<Outgoing> {
+        let list = list.iter().map(|out| outgoing(core, &peers, out));
+        let (shown, left) = room.share(share).first_of(list.collect());
+        room.less(&shown);
+        left_out = left_out.saturating_add(left);
+        shown
     };
+    let refused = view(4, &troubled.refused);
+    let dropped = view(4, &troubled.dropped);
+    let pending = view(2, &open);
+    let (expired, left) = room.first_of(expired_view(&expired, |_| true));
     let data = Pending {
-        pending: view(&open),
-        refused: view(&troubled.refused),
-        dropped: view(&troubled.dropped),
-        expired: expired_view(&expired, |_| true),
+        pending,
+        refused,
+        dropped,
+        expired,
+        left_out: left_out.saturating_add(left),
     };
     Ok(Answer {
         text: text(&data),
@@ -70,6 +82,9 @@ fn text(data: &Pending) -> String {
         lines.push("Came too late; acknowledge to put away:".to_owned());
         lines.extend(data.expired.iter().map(expired_text));
     }
+    if data.left_out > 0 {
+        lines.push(format!("{} more did not fit.", data.left_out));
+    }
     lines.join("\n")
 }
 
@@ -86,11 +101,9 @@ fn troubled(tables: &dyn TableReader, session: &SessionId) -> Result<Troubled, T
         if row.session != *session {
             return Ok(ControlFlow::Continue(()));
         }
-        let dropped =
-            |state: &RelayState| matches!(state, RelayState::Accepted { dropped, .. } if *dropped);
         let list = if row.sent() == Sent::Refused {
             &mut found.refused
-        } else if row.relays.iter().any(|r| dropped(&r.state)) {
+        } else if row.pushed_out() {
             &mut found.dropped
         } else {
             return Ok(ControlFlow::Continue(()));

@@ -224,7 +224,7 @@ pub(super) fn print(timeline: &[Moment], text: &str, p: &mut Printer) -> Result<
         );
         let indent = lead.len();
         let text = Shown(&moment.what).to_string();
-        for line in trace::wrapped(&text, p.width.saturating_sub(indent)) {
+        for line in trace::wrapped(&text, p.room(indent)) {
             p.line(style, &format!("{lead}{line}"))?;
             lead = " ".repeat(indent);
         }

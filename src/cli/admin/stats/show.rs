@@ -55,7 +55,7 @@ pub(super) fn answer(answer: &Answer, minutes: usize, p: &mut Printer) -> Result
             latency.stage.replace('_', " "),
             status::count(latency.contradicting, "message"),
         );
-        p.field("clocks", &text)?;
+        p.prose("clocks", &text)?;
     }
     Ok(())
 }
@@ -82,7 +82,7 @@ fn show(store: &StoreStats, minutes: usize, p: &mut Printer) -> Result<(), Admin
             store.place.base
         ));
     }
-    p.field("counted", &text)?;
+    p.prose("counted", &text)?;
     let rows: Vec<Vec<String>> = store
         .kinds
         .iter()

@@ -122,7 +122,7 @@ fn steps(life: &Life, p: &mut Printer) -> Result<(), AdminError> {
             step.seq
                 .map_or_else(|| "-".to_owned(), |seq| seq.to_string()),
         );
-        let room = p.width.saturating_sub(INDENT).max(20);
+        let room = p.room(INDENT);
         for line in wrapped(&Shown(&said(step)).to_string(), room) {
             p.line(style, &format!("{lead}{line}"))?;
             lead = " ".repeat(INDENT);
@@ -157,15 +157,15 @@ fn life(life: &Life, p: &mut Printer) -> Result<(), AdminError> {
             what.push_str(&format!(" ({status})"));
         }
     }
-    p.field("what", &what)?;
+    p.prose("what", &what)?;
     if let Some(answered) = &life.in_reply_to {
         p.field("answers", answered)?;
     }
-    p.field("state", &life.verdict)?;
+    p.prose("state", &life.verdict)?;
     steps(life, p)?;
     for (label, texts) in [("clocks", &life.contradictions), ("note", &life.notes)] {
         for text in texts {
-            p.field(label, text)?;
+            p.prose(label, text)?;
         }
     }
     Ok(())

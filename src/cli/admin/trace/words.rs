@@ -77,7 +77,7 @@ pub(super) fn conclude(life: &mut Life, places: &[Place]) {
         let lost = match (knows, rows) {
             (true, true) => "what is told of before is what its rows still know",
             (true, false) => continue,
-            (false, _) => "whatever they said about this message is lost",
+            (false, _) => "if they told of this message, that is lost",
         };
         life.notes.push(format!(
             "records up to {} of {} were compacted: {lost}",

@@ -1,18 +1,15 @@
-//! Wishes to an identity's store, answers, and refusals.
+//! Wishes to an identity's store.
 
 use std::sync::Arc;
 
 use super::directory::DirectoryCommand;
 use super::host::HostCommand;
-use super::pairing::command::{PairingCommand, PairingRefusal, PairingReply};
-use crate::domain::machine::notice::NoticeStep;
+use super::pairing::command::PairingCommand;
 use crate::event::agent::{AttemptError, MailKind, MailStatus, NoticePath, Origin};
 use crate::types::id::{MsgId, PublicKey, SessionId};
-use crate::types::limit::{MAX_MESSAGE_BYTES, MAX_OUTBOX_MESSAGES, MAX_PEERS, MAX_RELAYS};
 use crate::types::route::Route;
 use crate::types::seq::Seq;
 use crate::types::time::UnixMillis;
-use crate::wire::peers::PetnameError;
 
 /// Proof of the right to act for a session: the number of the lease that its holder took.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -163,10 +160,13 @@ pub enum AgentCommand {
         /// Now.
         now: UnixMillis,
     },
-    /// Revoke a key. An unknown name is no error.
+    /// Revoke a key. One that is not admitted is no error; one that has another name by now, or whose
+    /// name belongs to another key by now, is: whoever decided saw both.
     RemovePeer {
         /// Local name.
         petname: String,
+        /// The key that has it.
+        key: PublicKey,
         /// How the wish came in.
         origin: Origin,
         /// The session that asks, if one does.
@@ -333,220 +333,4 @@ pub enum AgentCommand {
     Pairing(PairingCommand),
     /// What is remembered of others, and what is not to be any more.
     Directory(DirectoryCommand),
-}
-
-/// What became of an arriving message.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reception {
-    /// It stands in the mailbox.
-    Stored {
-        /// Its position.
-        seq: Seq,
-        /// The sender's petname, or `self`.
-        label: String,
-    },
-    /// Its id is used up; it is not stored.
-    Seen,
-    /// It was seen before.
-    Replay,
-    /// It came too late.
-    TooOld {
-        /// Whether this call recorded it as expired; false when it was known already.
-        recorded: bool,
-    },
-    /// It claims to come from the future.
-    Future {
-        /// How far ahead, in milliseconds.
-        ahead_ms: u64,
-    },
-    /// Its sender is not admitted.
-    NotAllowlisted,
-}
-
-/// What an import of `peers.json` changed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ImportOutcome {
-    /// Admitted.
-    pub added: Vec<(String, PublicKey)>,
-    /// Revoked.
-    pub removed: Vec<(String, PublicKey)>,
-    /// Stands in the file, but was revoked by a tool or the operator before and does not come
-    /// back this way.
-    pub held: Vec<(String, PublicKey)>,
-}
-
-/// Answer of an identity's store.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AgentReply {
-    /// The lease that was taken.
-    Lease(Lease),
-    /// What an import changed.
-    Imported(ImportOutcome),
-    /// Whether a key was admitted by this call; false: it had this name already.
-    PeerAdded {
-        /// Whether anything changed.
-        changed: bool,
-    },
-    /// The key that was revoked; `None`: there is no such name.
-    PeerRemoved {
-        /// The key.
-        key: Option<PublicKey>,
-    },
-    /// The message stands in the outbox.
-    Queued {
-        /// Its position.
-        seq: Seq,
-    },
-    /// Something became of a message.
-    Received(Reception),
-    /// Messages were acknowledged.
-    Acknowledged {
-        /// How many of them were not yet.
-        newly: usize,
-    },
-    /// What to do about waking the host.
-    Notice(NoticeStep),
-    /// Things were forgotten.
-    Forgotten {
-        /// How many.
-        rows: usize,
-        /// Whether the call is to be repeated.
-        more: bool,
-    },
-    /// The wish is fulfilled.
-    Done {
-        /// Whether anything changed.
-        changed: bool,
-    },
-    /// Something about pairing.
-    Pairing(PairingReply),
-}
-
-/// Why an identity's store refuses a command. Nothing was written.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum AgentRefusal {
-    /// Another process took the session over, or it was given up.
-    #[error("another process owns session {session} (lease {holder_epoch}, pid {holder_pid:?})")]
-    LeaseLost {
-        /// The session.
-        session: SessionId,
-        /// Number of its newest lease; 0 when there never was one.
-        holder_epoch: u64,
-        /// Process id of its holder; `None` when nobody holds it.
-        holder_pid: Option<u32>,
-    },
-    /// The petname belongs to another key.
-    #[error("petname {petname:?} belongs to key {key}")]
-    PetnameTaken {
-        /// The name.
-        petname: String,
-        /// The key that has it.
-        key: PublicKey,
-    },
-    /// The key has another petname.
-    #[error("key {key} is known as {petname:?}")]
-    KeyKnown {
-        /// The name that it has.
-        petname: String,
-        /// The key.
-        key: PublicKey,
-    },
-    /// The petname is not acceptable.
-    #[error("petname {petname:?}: {source}")]
-    Petname {
-        /// The name.
-        petname: String,
-        /// What is wrong.
-        source: PetnameError,
-    },
-    /// A file names one key or one petname twice.
-    #[error("petname {petname:?} or its key occurs twice")]
-    PeerTwice {
-        /// The name.
-        petname: String,
-    },
-    /// The identity's peers stand in another file.
-    #[error("the peers of this identity stand in {path}")]
-    PeersElsewhere {
-        /// That file.
-        path: String,
-    },
-    /// Too many peers.
-    #[error("at most {MAX_PEERS} peers can be admitted")]
-    TooManyPeers,
-    /// The message is too large for a relay.
-    #[error("the signed message has {len} bytes, at most {MAX_MESSAGE_BYTES} are possible")]
-    MessageTooLarge {
-        /// Its length in bytes.
-        len: usize,
-    },
-    /// A field of the message is too long or empty.
-    #[error("{field} has {len} bytes, 1 to {max} are possible")]
-    FieldLength {
-        /// Name of the field.
-        field: &'static str,
-        /// Its length in bytes.
-        len: usize,
-        /// The bound in bytes.
-        max: usize,
-    },
-    /// The id was used by another message of ours.
-    #[error("message id {msg_id} is in the outbox already")]
-    DuplicateMessage {
-        /// The id.
-        msg_id: MsgId,
-    },
-    /// The outbox is full.
-    #[error(
-        "the outbox is full: {messages} messages, {bytes} bytes wait \
-         (at most {MAX_OUTBOX_MESSAGES} messages)"
-    )]
-    OutboxFull {
-        /// Messages that no relay took yet.
-        messages: usize,
-        /// Their bytes.
-        bytes: u64,
-    },
-    /// Too much waits for one recipient.
-    #[error("{messages} messages to this recipient wait already")]
-    RecipientFull {
-        /// Messages to it that no relay took yet.
-        messages: usize,
-    },
-    /// No relay, too many, or one with a name too long.
-    #[error("a message goes to 1 to {MAX_RELAYS} relays")]
-    Relays,
-    /// There is no such outgoing message.
-    #[error("no outgoing message at position {seq}")]
-    NoSuchMessage {
-        /// The position.
-        seq: Seq,
-    },
-    /// A relay has the message; its text must not change any more.
-    #[error("a relay has the message already")]
-    AlreadyAccepted,
-    /// The message before it in its queue has not come in.
-    #[error("a message before it has not come in yet")]
-    OutOfTurn,
-    /// Unread mail of the session is at its bound. The message stays on the bus.
-    #[error("the mailbox is full: {messages} unread messages, {bytes} bytes")]
-    MailboxFull {
-        /// Unread messages.
-        messages: usize,
-        /// Their bytes.
-        bytes: u64,
-    },
-    /// What was exchanged with somebody is kept while he is admitted.
-    #[error("{petname:?} is admitted; revoke the key first")]
-    StillAdmitted {
-        /// The local name.
-        petname: String,
-    },
-    /// A notice id is not eight lowercase hexadecimal digits.
-    #[error("a notice id has 8 lowercase hexadecimal digits")]
-    NoticeId,
-    /// Something about pairing.
-    #[error(transparent)]
-    Pairing(#[from] PairingRefusal),
 }

@@ -14,6 +14,8 @@ mod notice;
 mod outbox;
 mod pairing;
 mod policy;
+mod refusal;
+mod reply;
 
 #[cfg(test)]
 mod tests;
@@ -25,6 +27,8 @@ pub use directory::DirectoryCommand;
 pub use host::HostCommand;
 pub use pairing::command::*;
 pub use policy::settled;
+pub use refusal::AgentRefusal;
+pub use reply::{AgentReply, ImportOutcome, Reception};
 
 use crate::domain::projection::Projection;
 use crate::domain::projection::agent::{self as rows, MailRow, OutboxRow, seq_key};
@@ -115,8 +119,11 @@ impl Domain for Agent {
                 ..
             } => policy::add(tables, petname, key, *origin),
             AgentCommand::RemovePeer {
-                petname, origin, ..
-            } => policy::remove(tables, petname, *origin),
+                petname,
+                key,
+                origin,
+                ..
+            } => policy::remove(tables, petname, key, *origin),
             AgentCommand::QueueMessage(wish) => outbox::queue(view, wish),
             AgentCommand::RecordAttempt { .. }
             | AgentCommand::RecordAccepted { .. }

@@ -8,16 +8,16 @@ use super::{
     nothing, refuse,
 };
 use crate::domain::query::agent::{
-    FileVersion, file_version, latest_published, lease as newest_lease, peer_by_key, peer_by_name,
-    peers, peers_file, revoked,
+    FileVersion, file_version, held as query_held, latest_published, lease as newest_lease,
+    peer_by_key, peer_by_name, peers, peers_file, revoked,
 };
 use crate::domain::tables::{TableError, TableReader};
 use crate::event::agent::{
-    AgentEvent, LeaseReleased, LeaseTaken, Origin, PeerAdded, PeerRemoved, PeersFileAdopted,
-    PeersPublished,
+    AgentEvent, HeldPeer, LeaseReleased, LeaseTaken, Origin, PeerAdded, PeerRemoved,
+    PeersFileAdopted, PeersHeld, PeersPublished,
 };
 use crate::types::id::PublicKey;
-use crate::types::limit::{MAX_PATH_BYTES, MAX_PEERS, MAX_PETNAME_BYTES};
+use crate::types::limit::{MAX_HELD_PEERS, MAX_PATH_BYTES, MAX_PEERS, MAX_PETNAME_BYTES};
 use crate::types::seq::Seq;
 use crate::wire::peers::{Petname, PetnameError};
 
@@ -118,8 +118,9 @@ pub(super) fn admit(
     })))
 }
 
-/// How a wish to admit a key ends without anybody's consent: it is a peer under this name already, or
-/// it is refused. `None`: it would be news, and is the user's to decide.
+/// How a key and a name stand to each other: the key is a peer under this name, or one of the two
+/// belongs to another, which refuses a wish about both. `None`: neither is known, so to admit the key
+/// would be news, and is the user's to decide.
 ///
 /// # Errors
 ///
@@ -170,21 +171,26 @@ pub(super) fn add(
     }
 }
 
-pub(super) fn remove(tables: &dyn TableReader, petname: &str, origin: Origin) -> Decided {
-    let Some(peer) = peer_by_name(tables, petname)? else {
+pub(super) fn remove(
+    tables: &dyn TableReader,
+    petname: &str,
+    key: &PublicKey,
+    origin: Origin,
+) -> Decided {
+    let Some(standing) = settled(tables, petname, key)? else {
         return nothing(AgentReply::PeerRemoved { key: None });
     };
+    // Whoever decided saw this name with this key: another pair is another question.
+    granted!(standing);
     let removed = PeerRemoved {
-        petname: peer.petname,
-        key: peer.key,
+        petname: petname.to_owned(),
+        key: *key,
         origin,
     };
-    let reply = AgentReply::PeerRemoved {
-        key: Some(peer.key),
-    };
+    let reply = AgentReply::PeerRemoved { key: Some(*key) };
     let mut events = vec![removed.into()];
     // Nor does it come back by accepting what it was asked before.
-    events.extend(call_off(tables, &peer.key, origin)?);
+    events.extend(call_off(tables, key, origin)?);
     done(events, reply)
 }
 
@@ -278,6 +284,7 @@ pub(super) fn import(
             .into(),
         );
     }
+    events.extend(hold(tables, &outcome.held)?);
     let imported = PeersPublished {
         sha256: *sha256,
         imported: true,
@@ -322,7 +329,29 @@ pub(super) fn strike(
         .iter()
         .filter(|(_, key)| admitted.iter().all(|peer| peer.key != *key));
     outcome.held.extend(held.cloned());
+    events.extend(hold(tables, &outcome.held)?);
     done(events, AgentReply::Imported(outcome))
+}
+
+/// What is to be remembered of entries that do not count, if that is news.
+fn hold(
+    tables: &dyn TableReader,
+    held: &[(String, PublicKey)],
+) -> Result<Option<AgentEvent>, TableError> {
+    let mut held: Vec<(String, PublicKey)> = held.to_vec();
+    held.sort_by_key(|(_, key)| *key);
+    held.truncate(MAX_HELD_PEERS);
+    if query_held(tables)? == held {
+        return Ok(None);
+    }
+    let entries = held
+        .into_iter()
+        .map(|(petname, key)| HeldPeer {
+            petname: super::cut(&petname, MAX_PETNAME_BYTES),
+            key,
+        })
+        .collect();
+    Ok(Some(PeersHeld { entries }.into()))
 }
 
 fn check_entries(

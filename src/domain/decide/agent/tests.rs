@@ -100,6 +100,29 @@ fn peers_conflict_by_name_and_by_key() {
 }
 
 #[test]
+fn a_key_is_revoked_under_the_name_that_was_shown_or_not_at_all() {
+    let mut rig = Rig::new();
+    rig.add("bob", 1).unwrap();
+    rig.add("ann", 2).unwrap();
+    let taken = AgentRefusal::PetnameTaken {
+        petname: "bob".into(),
+        key: key(1),
+    };
+    let renamed = AgentRefusal::KeyKnown {
+        petname: "ann".into(),
+        key: key(2),
+    };
+    assert_eq!(rig.remove_key("bob", key(3)), Err(taken));
+    assert_eq!(rig.remove_key("bob", key(2)), Err(renamed.clone()));
+    assert_eq!(rig.remove_key("eve", key(2)), Err(renamed));
+    let nobody = AgentReply::PeerRemoved { key: None };
+    assert_eq!(rig.remove_key("eve", key(3)), Ok(nobody));
+    assert_eq!(query::peers(&rig.tables).unwrap().len(), 2);
+    let removed = AgentReply::PeerRemoved { key: Some(key(2)) };
+    assert_eq!(rig.remove_key("ann", key(2)), Ok(removed));
+}
+
+#[test]
 fn an_identity_has_one_peers_file() {
     let mut rig = Rig::new();
     let mut adopt = |path: &str, switch| {

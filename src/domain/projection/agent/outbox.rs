@@ -172,6 +172,14 @@ impl OutboxRow {
         }
     }
 
+    /// Whether a relay made room for it by dropping the recipient's oldest mail.
+    #[must_use]
+    pub fn pushed_out(&self) -> bool {
+        let pushed =
+            |r: &RelayRow| matches!(r.state, RelayState::Accepted { dropped, .. } if dropped);
+        self.relays.iter().any(pushed)
+    }
+
     /// Whether some relay has not answered for good.
     #[must_use]
     pub fn is_open(&self) -> bool {

@@ -11,9 +11,10 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::agent::{
-    AnsweredRow, BlockedRow, ConflictRow, DirectoryRow, ExpiredRow, FloorRow, HostRow, InboundRow,
-    MailRow, NewsRow, NoticeRow, OpenRow, OutboundRow, OutboxRow, PeerRow, PeersFileRow,
-    PublishedRow, ReplayRow, RouteRow, SeqRow, SessionRow, TaskInfoRow, TaskRow, UnreadRow, key,
+    AnsweredRow, BlockedRow, ConflictRow, DirectoryRow, ExpiredRow, FloorRow, HeldRow, HostRow,
+    InboundRow, MailRow, NewsRow, NoticeRow, OpenRow, OutboundRow, OutboxRow, PaceRow, PeerRow,
+    PeersFileRow, PublishedRow, ReplayRow, RouteRow, SeqRow, SessionRow, TaskInfoRow, TaskRow,
+    UnreadRow, key,
 };
 use super::bus::{DropCounter, DropsRow, PendingRow, PresenceTimeRow, RosterRow};
 use crate::domain::tables::{TableError, TableId, decode_row};
@@ -69,6 +70,8 @@ pub fn row(table: TableId, key: &[u8], bytes: &[u8]) -> Result<RowView, TableErr
         TableId::MailboxUnread => view::<UnreadRow>(table, bytes)?,
         TableId::MailboxTasks => view::<TaskRow>(table, bytes)?,
         TableId::PeersFile => view::<PeersFileRow>(table, bytes)?,
+        TableId::PeersHeld => view::<HeldRow>(table, bytes)?,
+        TableId::PairPace => view::<PaceRow>(table, bytes)?,
         TableId::PairOutbound => view::<OutboundRow>(table, bytes)?,
         TableId::PairInbound => view::<InboundRow>(table, bytes)?,
         TableId::PairConflicts => view::<ConflictRow>(table, bytes)?,
@@ -95,6 +98,8 @@ const fn parts(table: TableId) -> Option<&'static [Part]> {
         | TableId::Directory
         | TableId::Hosts => &[Part::Rest],
         TableId::Peers
+        | TableId::PeersHeld
+        | TableId::PairPace
         | TableId::PairOutbound
         | TableId::PairInbound
         | TableId::PairConflicts

@@ -1,11 +1,11 @@
 //! What waits to be sent, and where.
 
 use std::collections::BTreeSet;
-use std::ops::ControlFlow;
+use std::ops::{Bound, ControlFlow};
 
 use crate::domain::machine::outbox::is_due;
 use crate::domain::projection::agent::{OpenRow, OutboxRow, RelayState, Sent, SeqRow, seq_key};
-use crate::domain::tables::{TableError, TableId, TableReader, get_row, scan_rows};
+use crate::domain::tables::{TableError, TableId, TableReader, decode_row, get_row, scan_rows};
 use crate::event::agent::MailKind;
 use crate::types::id::{MsgId, PublicKey, SessionId};
 use crate::types::limit::CONTROL_RESIGN_MS;
@@ -112,6 +112,44 @@ pub fn outbox_totals(tables: &dyn TableReader, to: &PublicKey) -> Result<OutboxT
         Ok(ControlFlow::Continue(()))
     })?;
     Ok(totals)
+}
+
+/// Outgoing messages that did not fare well.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OutboxTroubles {
+    /// Every relay refused them.
+    pub refused: usize,
+    /// A relay dropped the recipient's oldest mail for them.
+    pub pushed_out: usize,
+}
+
+/// How many messages that were queued at `from` or later did not fare well. Reads each of them.
+///
+/// # Errors
+///
+/// [`TableError`].
+pub fn outbox_troubles(tables: &dyn TableReader, from: Seq) -> Result<OutboxTroubles, TableError> {
+    let mut troubles = OutboxTroubles::default();
+    let mut failed = None;
+    let key = from.to_key();
+    let range = (Bound::Included(key.as_slice()), Bound::Unbounded);
+    tables.scan(
+        TableId::Outbox,
+        range.0,
+        range.1,
+        &mut |_, value| match decode_row::<OutboxRow>(TableId::Outbox, value) {
+            Ok(row) => {
+                troubles.refused += usize::from(row.sent() == Sent::Refused);
+                troubles.pushed_out += usize::from(row.pushed_out());
+                ControlFlow::Continue(())
+            }
+            Err(e) => {
+                failed = Some(e);
+                ControlFlow::Break(())
+            }
+        },
+    )?;
+    failed.map_or(Ok(troubles), Err)
 }
 
 /// A relay as the driver sees it.

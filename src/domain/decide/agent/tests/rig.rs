@@ -136,14 +136,25 @@ impl Rig {
         })
     }
 
+    /// Revokes whoever has a name.
     pub(super) fn remove(&mut self, petname: &str) -> AgentReply {
-        let command = AgentCommand::RemovePeer {
+        let known = query::peer_by_name(&self.tables, petname).unwrap();
+        let key = known.map_or(PublicKey::from_bytes([0; 32]), |peer| peer.key);
+        self.remove_key(petname, key).unwrap()
+    }
+
+    pub(super) fn remove_key(
+        &mut self,
+        petname: &str,
+        key: PublicKey,
+    ) -> Result<AgentReply, AgentRefusal> {
+        self.submit(AgentCommand::RemovePeer {
             petname: petname.into(),
+            key,
             origin: Origin::Tool,
             lease: None,
             now: self.now,
-        };
-        self.submit(command).unwrap()
+        })
     }
 
     pub(super) fn import(
