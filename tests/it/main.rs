@@ -20,6 +20,14 @@ mod admin_history;
     feature = "cli"
 ))]
 mod admin_peers;
+#[cfg(all(
+    unix,
+    feature = "agent",
+    feature = "bus",
+    feature = "cli",
+    feature = "testkit"
+))]
+mod admin_recording;
 #[cfg(all(unix, feature = "cli", feature = "testkit"))]
 mod admin_schema;
 #[cfg(all(unix, feature = "agent", feature = "cli", feature = "testkit"))]
