@@ -325,3 +325,32 @@ fn hostile_ids_are_found_and_tamed_and_nothing_is_changed() {
         "the file was changed"
     );
 }
+
+#[test]
+fn the_first_notice_that_speaks_for_a_message_is_a_step_of_it() {
+    let world = World::new();
+    let mail = Mail::of(ONE);
+    world.at(1000);
+    let signed = world.ada.clock.now().0;
+    world.ben.receive(&world.ada, &mail, signed, 100_000_000);
+    world.ben.notify(false);
+    world.at(600_000);
+    world.ben.notify(true);
+    // A message that comes later is none of what that notice spoke for.
+    world
+        .ben
+        .receive(&world.ada, &Mail::of(TWO), signed, 100_000_000);
+    world.ben.read(&world.ada, &mail);
+    let closed = world.close();
+    let answer = closed.json(&["trace", ONE]);
+    assert_eq!(
+        steps(&answer),
+        ["signed", "received", "notify_failed", "notified", "read"]
+    );
+    assert_eq!(step(&answer, "notified")["after_ms"], 598_999);
+    let later = closed.json(&["trace", TWO]);
+    assert_eq!(steps(&later), ["signed", "received"]);
+    assert_eq!(later["messages"][0]["state"], "unread");
+    let notes = later["messages"][0]["notes"].to_string();
+    assert!(notes.contains("sender's store"), "{notes}");
+}

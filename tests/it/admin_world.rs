@@ -12,7 +12,7 @@ use interlink::domain::decide::agent::{
     Agent, AgentCommand, AgentReply, Lease, QueueMessage, Receive, Window,
 };
 use interlink::domain::decide::bus::{Bus, BusCommand, BusReply, Overflow, QueueLimits};
-use interlink::event::agent::{AttemptError, MailKind, MailStatus, Origin};
+use interlink::event::agent::{AttemptError, MailKind, MailStatus, NoticePath, Origin};
 use interlink::store::{Cut, Location, OpenOptions, Store};
 use interlink::testkit::FakeClock;
 use interlink::types::id::{MsgId, PublicKey, SessionId};
@@ -188,6 +188,25 @@ impl Party {
         self.run(AgentCommand::Acknowledge {
             lease: self.lease.clone(),
             items: vec![(from.key, MsgId::parse(mail.id).unwrap())],
+            now: self.now(),
+        });
+    }
+
+    /// Hands a notice to the host; `worked` says how that went.
+    pub(crate) fn notify(&self, worked: bool) {
+        let id = "0badcafe".to_owned();
+        self.run(AgentCommand::ReserveNotice {
+            lease: self.lease.clone(),
+            id: id.clone(),
+            path: NoticePath::Channel,
+            patience_ms: None,
+            now: self.now(),
+        });
+        self.run(AgentCommand::NoticeResult {
+            lease: self.lease.clone(),
+            id,
+            accepted: worked.then_some(NoticePath::Channel),
+            patience_ms: None,
             now: self.now(),
         });
     }

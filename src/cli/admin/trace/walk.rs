@@ -19,6 +19,9 @@ use crate::types::limit::MAX_ADMIN_ROWS;
 use crate::types::seq::Seq;
 use crate::wire::admin::{RecordRow, TableRow};
 
+/// How often rows are asked for of a log that is compacted all the while.
+const TRIES: u32 = 5;
+
 /// Which messages a walk is about.
 pub(in super::super) trait Wanted {
     /// Whether the message with this id, which is about this task, is one of them.
@@ -69,11 +72,11 @@ pub(in super::super) fn walk(
         unnoticed: BTreeMap::new(),
         offers: BTreeMap::new(),
     };
-    let mut page = reader.records(0, MAX_ADMIN_ROWS)?;
-    let base = page.base;
-    if base > 0 {
-        walk.compacted(reader, base)?;
+    let (base, rows) = base_rows(reader)?;
+    for (table, rows) in &rows {
+        rows.iter().for_each(|row| walk.row(*table, row));
     }
+    let mut page = reader.records(0, MAX_ADMIN_ROWS)?;
     let mut next = 0;
     loop {
         for record in &page.records {
@@ -85,6 +88,31 @@ pub(in super::super) fn walk(
             return Ok(Walked { base, head });
         }
         page = reader.records(next, MAX_ADMIN_ROWS)?;
+    }
+}
+
+/// The compaction point, and the rows that know of messages whose first record is gone, as of that
+/// point: what happened since is told by the records.
+fn base_rows(reader: &dyn StoreReader) -> Result<(u64, Vec<(TableId, Vec<TableRow>)>), AdminError> {
+    let tables: &[TableId] = match reader.origin().kind {
+        StoreKind::Bus => &[TableId::Pending],
+        StoreKind::Agent => &[TableId::Outbox, TableId::Mailbox, TableId::Expired],
+    };
+    let mut tries = 0;
+    loop {
+        let base = reader.records(u64::MAX, 1)?.base;
+        if base == 0 {
+            return Ok((0, vec![]));
+        }
+        match reader.rows(tables, Some(Seq(base))) {
+            Ok(all) => {
+                let rows = all.into_iter().map(|table| table.rows);
+                return Ok((base, tables.iter().copied().zip(rows).collect()));
+            }
+            // The log may have been compacted further meanwhile.
+            Err(e) if tries >= TRIES || reader.records(u64::MAX, 1)?.base == base => return Err(e),
+            Err(_) => tries += 1,
+        }
     }
 }
 
@@ -107,37 +135,6 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// What rows know of messages whose first record is gone.
-    fn compacted(&mut self, reader: &dyn StoreReader, base: u64) -> Result<(), AdminError> {
-        match reader.origin().kind {
-            StoreKind::Bus => {
-                self.base_rows(reader, TableId::Pending, base)?;
-            }
-            StoreKind::Agent => {
-                for table in [TableId::Outbox, TableId::Mailbox, TableId::Expired] {
-                    self.base_rows(reader, table, base)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn base_rows(
-        &mut self,
-        reader: &dyn StoreReader,
-        table: TableId,
-        base: u64,
-    ) -> Result<(), AdminError> {
-        // As of the compaction point, and as of now: what has left since is in the first only, what
-        // rows have learned since is told by the records.
-        for rows in reader.rows(&[table], Some(Seq(base)))? {
-            for row in &rows.rows {
-                self.row(table, row);
-            }
-        }
-        Ok(())
-    }
-
     fn row(&mut self, table: TableId, row: &TableRow) {
         let value = &row.value;
         let seq = match table {
