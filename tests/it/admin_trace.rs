@@ -1,12 +1,19 @@
 //! `trace`: lives of messages over stores that tests have made.
 
+use std::collections::BTreeSet;
 use std::fs;
 
+use interlink::domain::decide::agent::{Agent, AgentCommand, AgentReply};
 use interlink::event::agent::MailStatus;
+use interlink::store::{Location, OpenOptions, Store};
+use interlink::testkit::sample_agent::agent_history;
+use interlink::testkit::sample_directory::directory_history;
+use interlink::testkit::sample_pairing::pairing_history;
 use interlink::types::time::{Clock as _, UnixMillis};
 use serde_json::Value;
 
-use super::admin_world::{DAY, HOSTILE, Mail, World, text};
+use super::admin_world::{DAY, HOSTILE, Mail, World, json_of, ok, submit, text};
+use super::support::{START, clock};
 
 const ONE: &str = "00112233445566778899aabbccddeeff";
 const TWO: &str = "0011aaaa445566778899aabbccddeeff";
@@ -212,6 +219,16 @@ fn what_did_not_arrive_says_why() {
         assert_eq!(answer["messages"][0]["state"], state, "{answer}");
         closed.ok(&["trace", id]);
     }
+    // Stores that are elsewhere can be named; the same one twice is read once.
+    let [bus, ada] = [closed.bus(), closed.agent(1)].map(|p| p.to_str().unwrap().to_owned());
+    let some = [
+        "trace", "waiting", "--store", &ada, "--with", &bus, "--with", &ada,
+    ];
+    let answer = closed.json(&some);
+    assert_eq!(answer["messages"][0]["state"], "waiting");
+    assert_eq!(answer["stores"].as_array().unwrap().len(), 2);
+    let some = ["stats", "--store", &ada, "--with", &bus];
+    assert_eq!(closed.json(&some)["stores"].as_array().unwrap().len(), 2);
     // Without the other stores the answer is what the sender knows.
     let ada = closed.agent(1);
     let ada = ada.to_str().unwrap();
@@ -353,4 +370,52 @@ fn the_first_notice_that_speaks_for_a_message_is_a_step_of_it() {
     assert_eq!(later["messages"][0]["state"], "unread");
     let notes = later["messages"][0]["notes"].to_string();
     assert!(notes.contains("sender's store"), "{notes}");
+}
+
+#[test]
+fn every_message_of_every_kind_of_history_can_be_traced() {
+    type History = fn(UnixMillis, &mut dyn FnMut(AgentCommand) -> AgentReply);
+    let histories: [History; 3] = [agent_history, pairing_history, directory_history];
+    let mut traced = 0;
+    for history in histories {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("agent.redb");
+        let options = OpenOptions::shared(Location::File(path.clone()));
+        let store: Store<Agent> = Store::open(options, clock(), None).unwrap();
+        history(START, &mut |command| submit(&store, command));
+        store.close();
+        let path = path.to_str().unwrap();
+        let log = ok(dir.path(), &["log", "--json", "--store", path]);
+        let records: Vec<Value> = log
+            .lines()
+            .map(|l| serde_json::from_str(l).unwrap())
+            .collect();
+        let ids: BTreeSet<&str> = records
+            .iter()
+            .flat_map(|record| ["msg_id", "request_id"].map(|name| record["event"][name].as_str()))
+            .flatten()
+            .collect();
+        for id in ids {
+            let answer = json_of(dir.path(), &["trace", id, "--store", path]);
+            assert_eq!(answer["meant"], "message");
+            // Every record that names the message is a step, and the message has a place to be.
+            let told: BTreeSet<u64> = answer["messages"][0]["steps"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .filter_map(|step| step["seq"].as_u64())
+                .collect();
+            for record in &records {
+                let names = ["msg_id", "request_id"].map(|name| record["event"][name] == id);
+                let seq = record["seq"].as_u64().unwrap();
+                assert!(
+                    !names.contains(&true) || told.contains(&seq),
+                    "{id}: {record} {answer}"
+                );
+            }
+            ok(dir.path(), &["trace", id, "--store", path]);
+            traced += 1;
+        }
+    }
+    assert!(traced > 10, "{traced}");
 }

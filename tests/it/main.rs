@@ -187,6 +187,14 @@ mod secrets;
 mod signed_properties;
 #[cfg(feature = "testkit")]
 mod simulation;
+#[cfg(all(
+    target_os = "linux",
+    feature = "agent",
+    feature = "bus",
+    feature = "cli",
+    feature = "testkit"
+))]
+mod soak;
 #[cfg(feature = "testkit")]
 mod store_basics;
 #[cfg(feature = "testkit")]

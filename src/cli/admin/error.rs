@@ -164,9 +164,10 @@ impl AdminError {
     /// How the program ends.
     pub(super) fn exit(&self) -> Exit {
         match self {
-            AdminError::Kind { .. } | AdminError::Table { .. } | AdminError::Positions { .. } => {
-                Exit::Usage
-            }
+            AdminError::Kind { .. }
+            | AdminError::Table { .. }
+            | AdminError::Positions { .. }
+            | AdminError::Unconfirmed { .. } => Exit::Usage,
             AdminError::WrongKind { .. }
             | AdminError::UnknownKind { .. }
             | AdminError::NoneOfKind { .. } => Exit::StoreWrongKind,
@@ -191,8 +192,7 @@ impl AdminError {
             | AdminError::NotAKey { .. }
             | AdminError::NoSuchKey { .. }
             | AdminError::OwnKey
-            | AdminError::NotConfirmed
-            | AdminError::Unconfirmed { .. } => Exit::Usage,
+            | AdminError::NotConfirmed => Exit::Usage,
             _ => Exit::Failure,
         }
     }
@@ -212,6 +212,8 @@ impl AdminError {
             AdminError::Endpoint(EndpointError::Refused { .. }) => return None,
             AdminError::Endpoint(_) => "is the bus frozen? `kill -CONT` or restart it",
             AdminError::Positions { .. } => "choose one with --store PATH",
+            AdminError::Unconfirmed { .. } => "say --yes",
+            AdminError::ShrinkInUse => "stop the bus first, or leave --shrink out",
             AdminError::NoMessage { .. } => {
                 "is its store among those of `interlink-admin status`? name others with --store \
                  PATH; what was compacted is known as long as rows tell of it"
@@ -249,8 +251,7 @@ impl AdminError {
         use crate::domain::decide::agent::AgentRefusal;
         use crate::keystore::LoadKeyError;
         Some(match self {
-            AdminError::NotConfirmed | AdminError::Unconfirmed { .. } => "say --yes",
-            AdminError::ShrinkInUse => "stop the bus first, or leave --shrink out",
+            AdminError::NotConfirmed => "say --yes",
             AdminError::Ledger(LedgerError::Refused(AgentRefusal::StillAdmitted { .. })) => {
                 "remove the peer first: its history is part of what an admitted peer may refer to"
             }

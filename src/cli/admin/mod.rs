@@ -81,7 +81,7 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0  done
   1  any other failure; a demonstration that did not prove its point
-  2  wrong arguments
+  2  wrong arguments; trace: several messages begin so
   4  the store is in use and its owner does not answer
   5  the store was written by a newer version
   6  the store is damaged, or is no store

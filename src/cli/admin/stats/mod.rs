@@ -19,7 +19,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::error::AdminError;
-use super::locate::Target;
+use super::locate::{self, Target};
 use super::print::Printer;
 use super::reader::StoreReader;
 use super::trace::Place;
@@ -50,6 +50,10 @@ pub(super) struct Args {
     /// Also draw them, into a new file
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
+
+    /// Read this store too, or the stores in this folder; may be given several times
+    #[arg(long = "with", value_name = "PATH")]
+    more: Vec<PathBuf>,
 }
 
 /// What `stats --json` answers.
@@ -124,7 +128,8 @@ pub(super) fn run(args: &Args, targets: &[Target], p: &mut Printer) -> Result<()
         since: args.since.map_or(0, |Time(at)| at.0),
         until: args.until.map_or(u64::MAX, |Time(at)| at.0),
     };
-    let readers = super::open_all(targets, p)?;
+    let targets = locate::with(targets, &args.more)?;
+    let readers = super::open_all(&targets, p)?;
     let mut stamps = Stamps::default();
     let mut stores: Vec<StoreStats> = vec![];
     let mut places = vec![];

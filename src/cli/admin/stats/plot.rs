@@ -207,14 +207,17 @@ fn depth(store: &StoreStats, top: f64, picture: &mut Picture) {
         let y = |rows: u64| top + 24.0 + PLOT * (1.0 - number(rows) / number(most.max(1)));
         let mut line = vec![];
         for point in points {
-            // Up to its most, then to what was left at its end.
+            // Its most all along, then what was left at its end.
             let x = axis.x(point.at);
             if let Some((_, before)) = line.last().copied() {
                 line.push((x, before));
             }
             let end = x + axis.width() * number(store.depth.span_ms) / number(axis.step);
-            line.push((x, y(point.most)));
-            line.push((end, y(point.rows)));
+            line.extend([
+                (x, y(point.most)),
+                (end, y(point.most)),
+                (end, y(point.rows)),
+            ]);
         }
         picture.line(&line, color(at));
     }

@@ -11,6 +11,7 @@ mod walk;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -18,7 +19,7 @@ use serde::Serialize;
 
 use super::error::AdminError;
 use super::links::{number, text};
-use super::locate::Target;
+use super::locate::{self, Target};
 use super::print::Printer;
 use super::reader::{Origin, StoreReader};
 use crate::domain::tables::TableId;
@@ -40,6 +41,10 @@ pub(super) struct Args {
     /// It is a task id, even if a message has it too
     #[arg(long)]
     task: bool,
+
+    /// Read this store too, or the stores in this folder; may be given several times
+    #[arg(long = "with", value_name = "PATH")]
+    more: Vec<PathBuf>,
 }
 
 /// What happens to messages.
@@ -238,7 +243,8 @@ pub(super) struct Candidate {
 }
 
 pub(super) fn run(args: &Args, targets: &[Target], p: &mut Printer) -> Result<(), AdminError> {
-    let readers = super::open_all(targets, p)?;
+    let targets = locate::with(targets, &args.more)?;
+    let readers = super::open_all(&targets, p)?;
     let (meant, ids) = match choose(args, &readers)? {
         Choice::One(meant, ids) => (meant, ids),
         Choice::Several(candidates) => {

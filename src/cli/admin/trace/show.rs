@@ -1,12 +1,15 @@
 //! A life as a timeline.
 
 use super::super::error::AdminError;
-use super::super::print::{Printer, Shown, Style, bytes, date, fine_span, short, time};
+use super::super::print::{Printer, Shown, Style, bytes, date, fine_span, fit, short, time};
 use super::life::{Life, State, Step};
 use super::{Answer, Meant, Several, What};
 
 /// Columns before the words of a step.
 const INDENT: usize = 46;
+
+/// Columns of the time between two steps.
+const AFTER: usize = 7;
 
 /// Longest name of a place.
 const PLACE: usize = 10;
@@ -38,13 +41,18 @@ pub(in super::super) fn wrapped(text: &str, room: usize) -> Vec<String> {
     lines
 }
 
-/// The time since the step before.
+/// The time since the step before, in the room that its column has.
 fn after(ms: Option<i64>) -> String {
-    match ms {
-        None => String::new(),
-        Some(ms) if ms < 0 => format!("-{}", fine_span(ms.unsigned_abs())),
-        Some(ms) => format!("+{}", fine_span(ms.unsigned_abs())),
+    let Some(ms) = ms else {
+        return String::new();
+    };
+    let sign = if ms < 0 { '-' } else { '+' };
+    let text = format!("{sign}{}", fine_span(ms.unsigned_abs()));
+    if text.len() <= AFTER {
+        return text;
     }
+    // Signed times are any number.
+    fit(&format!("{sign}{}d", ms.unsigned_abs() / 86_400_000), AFTER)
 }
 
 /// What happened, in words; text of others is in it as it came.
@@ -93,7 +101,7 @@ pub(in super::super) fn said(step: &Step) -> String {
 /// The steps, one or more lines each.
 fn steps(life: &Life, p: &mut Printer) -> Result<(), AdminError> {
     let head = format!(
-        "  {:<12}  {:>7}  {:<PLACE$}  {:>7}",
+        "  {:<12}  {:>AFTER$}  {:<PLACE$}  {:>7}",
         "TIME (UTC)", "AFTER", "WHERE", "RECORD"
     );
     p.line(Style::Dim, &head)?;
@@ -112,10 +120,10 @@ fn steps(life: &Life, p: &mut Printer) -> Result<(), AdminError> {
             _ => Style::Plain,
         };
         let mut lead = format!(
-            "  {}  {:>7}  {:<PLACE$}  {:>7}  ",
+            "  {}  {:>AFTER$}  {:<PLACE$}  {:>7}  ",
             time(step.at),
             after(step.after_ms),
-            super::super::print::fit(
+            fit(
                 &Shown(step.place.as_deref().unwrap_or("-")).to_string(),
                 PLACE
             ),
@@ -195,7 +203,7 @@ pub(super) fn answer(answer: &Answer, p: &mut Printer) -> Result<(), AdminError>
     p.line(Style::Plain, "")?;
     for place in &answer.stores {
         p.field(
-            &super::super::print::fit(&Shown(&place.name).to_string(), PLACE),
+            &fit(&Shown(&place.name).to_string(), PLACE),
             place.origin.name(),
         )?;
     }

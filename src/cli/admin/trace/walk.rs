@@ -93,7 +93,7 @@ pub(in super::super) fn walk(
 
 /// The compaction point, and the rows that know of messages whose first record is gone, as of that
 /// point: what happened since is told by the records.
-fn base_rows(reader: &dyn StoreReader) -> Result<(u64, Vec<(TableId, Vec<TableRow>)>), AdminError> {
+fn base_rows(reader: &dyn StoreReader) -> Result<(u64, Rows), AdminError> {
     let tables: &[TableId] = match reader.origin().kind {
         StoreKind::Bus => &[TableId::Pending],
         StoreKind::Agent => &[TableId::Outbox, TableId::Mailbox, TableId::Expired],
@@ -115,6 +115,9 @@ fn base_rows(reader: &dyn StoreReader) -> Result<(u64, Vec<(TableId, Vec<TableRo
         }
     }
 }
+
+/// Tables with their rows.
+type Rows = Vec<(TableId, Vec<TableRow>)>;
 
 /// Messages by the position of the record that names them.
 type Named = BTreeMap<u64, Arc<str>>;
