@@ -5,7 +5,17 @@
 # folder, and it tests other people's programs as much as ours. Needs npm, python3 and Linux on
 # x86-64. No account and no network beyond the registry are used; homes are thrown away.
 #
-#   contrib/ci/real-hosts.sh [claude-listener] [claude-socket] [claude-clear] [codex-queue]
+#   contrib/ci/real-hosts.sh [TEST...]
+#
+#   readme           every command of README's five minutes; two sessions of Claude Code talk
+#   claude-listener  mail wakes an idle session through the hook; it reads and answers, with no other
+#                    permission than `setup --allow answer` writes
+#   claude-socket    the same through the messaging socket
+#   claude-clear     after /clear the server serves the new conversation
+#   claude-plugin    the plugin validates, loads with --plugin-dir, wakes and answers
+#   claude-form      the form of the host shows the key and admits a peer
+#   codex-form       the same in Codex
+#   codex-queue      mail wakes an idle thread through `codex queue`; it reads and answers
 set -eu
 cd "$(dirname "$0")/../.."
 claude_version="${CLAUDE_VERSION:-2.1.332}"

@@ -9,11 +9,14 @@ use std::sync::Arc;
 
 use super::core::{ActError, Core};
 use super::roster::{CHOOSE_WAIT, PRESENCE_WAIT, RelayTrouble, Roster, Whom, fetch};
-use crate::domain::machine::destination::{self, Destination, Seen, Unresolved, Wish, World};
+use crate::domain::machine::destination::{
+    self, Destination, Remembered, Seen, Unresolved, Wish, World,
+};
 use crate::domain::query::agent as query;
 use crate::domain::tables::TableError;
 use crate::store::Snapshot;
 use crate::types::id::{PublicKey, SessionId};
+use crate::types::time::{Clock as _, UnixMillis};
 
 pub use crate::domain::machine::destination::Who;
 pub use crate::domain::machine::presence::Presence;
@@ -58,6 +61,7 @@ fn silent(failed: &[RelayTrouble]) -> String {
 struct Known {
     peers: Vec<(String, PublicKey)>,
     owners: BTreeMap<SessionId, destination::Owner>,
+    remembered: Vec<Remembered>,
     siblings: BTreeSet<SessionId>,
     last: BTreeMap<PublicKey, SessionId>,
 }
@@ -79,9 +83,10 @@ impl Known {
 pub async fn resolve(core: &Arc<Core>, address: Address<'_>) -> Result<Destination, ResolveError> {
     let (me, own) = (core.me, core.session.clone());
     let task_id = address.task_id.map(ToOwned::to_owned);
+    let now = core.clock.now();
     let known = core
         .ledger
-        .read(move |s| Ok(known(s, me, &own, task_id.as_deref())?))
+        .read(move |s| Ok(known(s, me, &own, task_id.as_deref(), now)?))
         .await
         .map_err(ActError::from)?;
     let wait = if known.has(address.session) {
@@ -97,6 +102,7 @@ pub async fn resolve(core: &Arc<Core>, address: Address<'_>) -> Result<Destinati
         peers: &known.peers,
         seen: seen.as_deref(),
         owners: &known.owners,
+        remembered: &known.remembered,
         siblings: &known.siblings,
         last: &known.last,
     };
@@ -129,6 +135,7 @@ fn known(
     me: PublicKey,
     own: &SessionId,
     task_id: Option<&str>,
+    now: UnixMillis,
 ) -> Result<Known, TableError> {
     let peers: Vec<(String, PublicKey)> = query::peers(s)?
         .into_iter()
@@ -146,7 +153,19 @@ fn known(
         let of_task = of_task.filter(|session| !is_closed(&directory, session, &key));
         last.extend(of_task.or(route).map(|session| (key, session)));
     }
+    let remembered = directory.iter().filter_map(|known| {
+        let destination::Owner::One(key) = known.row.owner() else {
+            return None;
+        };
+        Some(Remembered {
+            key,
+            session: known.session.clone(),
+            age_ms: now.since(known.row.claim(&key)?.heard.at),
+            closed: is_closed(&directory, &known.session, &key),
+        })
+    });
     Ok(Known {
+        remembered: remembered.collect(),
         peers,
         owners: directory
             .into_iter()

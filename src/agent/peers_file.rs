@@ -31,17 +31,19 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Map, Value};
 
-use self::disk::{full_path, lock_path, replace, stage, staged, unstage};
+pub(crate) use self::disk::full_path;
+pub use self::error::PeersFileError;
+
+use self::disk::{lock_path, replace, stage, staged, unstage};
 use self::text::{is_same, merged};
 use super::ledger::{Ledger, LedgerError};
 use crate::crypto::hash::sha256;
 use crate::domain::decide::agent::{AgentCommand, AgentRefusal, AgentReply, ImportOutcome};
 use crate::domain::query::agent::{self as query, FileVersion, Peer};
 use crate::store::create_private_dir;
-use crate::types::id::PublicKey;
 use crate::types::limit::MAX_PEERS_FILE_BYTES;
 use crate::types::time::Clock;
-use crate::wire::peers::{Peers, PeersError};
+use crate::wire::peers::Peers;
 
 /// How long another writer of the file is waited for.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
@@ -54,8 +56,6 @@ struct Inner {
     path: PathBuf,
     clock: Arc<dyn Clock>,
     checked: Mutex<Option<Checked>>,
-    /// Who stood in the last edit and was not admitted by it.
-    held: Mutex<Vec<(String, PublicKey)>>,
     /// Whether to take the place of another file, once.
     switch: AtomicBool,
 }
@@ -103,7 +103,6 @@ impl PeersFile {
             path,
             clock,
             checked: Mutex::new(None),
-            held: Mutex::new(vec![]),
             switch: AtomicBool::new(switch),
         }))
     }
@@ -112,19 +111,6 @@ impl PeersFile {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0.path
-    }
-
-    /// Who stood in the last edit that this process took over and was not admitted, because the
-    /// key had been revoked: petname and key. Some may be admitted since.
-    #[must_use]
-    pub fn held(&self) -> Vec<(String, PublicKey)> {
-        let held = self.0.held.lock();
-        held.unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn took_over(&self, outcome: ImportOutcome) {
-        report(&outcome);
-        *self.0.held.lock().unwrap_or_else(PoisonError::into_inner) = outcome.held;
     }
 
     /// Makes sure that the log has what the file says. Cheap while the file does not change; call
@@ -375,7 +361,7 @@ impl PeersFile {
             now: self.0.clock.now(),
         };
         if let AgentReply::Imported(outcome) = ledger.submit_blocking(command)? {
-            self.took_over(outcome);
+            report(&outcome);
         }
         Ok(())
     }
@@ -395,7 +381,7 @@ impl PeersFile {
         };
         match ledger.submit_blocking(command) {
             Ok(AgentReply::Imported(outcome)) => {
-                self.took_over(outcome);
+                report(&outcome);
                 Ok(())
             }
             Ok(_) => Ok(()),
@@ -494,68 +480,8 @@ fn report(outcome: &ImportOutcome) {
     }
 }
 
-/// The allowlist cannot be relied upon.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum PeersFileError {
-    /// The file does not read. Intake pauses until it is mended.
-    #[error("{} is broken, and no mail is taken in until it is mended: {reason}", path.display())]
-    Broken {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        reason: String,
-    },
-    /// The file was there and is gone. Intake pauses until it is back.
-    #[error(
-        "{} is gone, and no mail is taken in until it is back; a list of nobody is {{}}",
-        path.display()
-    )]
-    Missing {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The identity's peers stand in another file.
-    #[error(
-        "the peers of this identity stand in {adopted}, so {} is not used; start with --peers \
-         {adopted}, or with --adopt-peers to switch to this file for good",
-        path.display()
-    )]
-    Elsewhere {
-        /// The file that was named.
-        path: PathBuf,
-        /// The identity's file.
-        adopted: String,
-    },
-    /// The file cannot be used.
-    #[error("cannot use {}: {source}", path.display())]
-    Io {
-        /// The path.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// Another writer does not finish.
-    #[error("another process holds {} for too long", path.display())]
-    Locked {
-        /// The lock file.
-        path: PathBuf,
-    },
-    /// The log was changed, but the file could not be brought up to it.
-    #[error("the change counts, but the peers file could not be written: {0}")]
-    Behind(String),
-    /// The log's peers do not print.
-    #[error(transparent)]
-    Text(#[from] PeersError),
-    /// The log did not answer.
-    #[error(transparent)]
-    Ledger(#[from] LedgerError),
-    /// The program is ending.
-    #[error("the program is ending")]
-    Stopped,
-}
-
 mod disk;
+mod error;
 #[cfg(test)]
 mod tests;
 mod text;

@@ -61,6 +61,13 @@ async fn beat(core: &Arc<Core>) {
 /// What this session says about itself, signed now.
 #[must_use]
 pub fn announcement(core: &Core) -> Announcement {
+    let ts = grow(&core.announced, core.clock.now());
+    Announcement::sign(&core.identity, core.name.clone(), said(core), ts)
+}
+
+/// The same, not signed: for who asks this very session.
+#[must_use]
+pub fn said(core: &Core) -> SessionInfo {
     let cwd = std::env::current_dir().unwrap_or_default();
     let summary = core
         .summary
@@ -68,14 +75,12 @@ pub fn announcement(core: &Core) -> Announcement {
         .unwrap_or_else(PoisonError::into_inner)
         .clone();
     let (cwd, git_root) = place(&cwd, core.config.share_cwd);
-    let info = SessionInfo {
+    SessionInfo {
         session_id: core.session.to_string(),
         cwd,
         git_root,
         summary,
-    };
-    let ts = grow(&core.announced, core.clock.now());
-    Announcement::sign(&core.identity, core.name.clone(), info, ts)
+    }
 }
 
 /// What a message says about the end of its sender's session, if it is a good-bye. Whether its

@@ -8,13 +8,14 @@
 //! receipt. No task holds a lock or a snapshot across an await.
 //!
 //! - [`serve`]: listener, connections, shutdown. - `router`: paths. - `handler`: one file a route.
-//! - `longpoll`: who waits for mail. - `board`: presence. - `guard`: what a browser may not do.
+//! - `line`: a connection's bytes. - `longpoll`: who waits for mail. - `board`: presence. - `guard`: what a browser may not do.
 //! - `upkeep`: what happens once a minute. - `request`, `failure`: bodies in, problems out.
 
 mod board;
 mod failure;
 mod guard;
 mod handler;
+mod line;
 mod longpoll;
 mod request;
 mod router;

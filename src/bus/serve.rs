@@ -29,6 +29,7 @@ use tower::Service;
 use super::board::Board;
 use super::guard::Guard;
 use super::handler::admin;
+use super::line::{Line, Progress};
 use super::longpoll::Waiters;
 use super::state::{App, closed};
 use super::{router, upkeep};
@@ -43,7 +44,8 @@ use crate::types::limit::{MAX_CONNECTIONS, MAX_IDLE_MS};
 use crate::types::time::{Clock, UnixMillis, millis};
 use crate::wire::admin::AdminFile;
 
-/// How long open requests may take once the bus shuts down; then their connections are cut.
+/// How long requests that have begun may take once the bus shuts down, a body that still arrives
+/// for example; then their connections are cut. Whoever waits for mail is answered at once.
 const GRACE: Duration = Duration::from_millis(1000);
 
 /// Pause after the system refused to hand out a connection, e.g. for want of file descriptors.
@@ -364,10 +366,15 @@ impl Server {
         let guard = Arc::clone(&self.guard);
         let app = Arc::clone(&self.app);
         let mut closing = app.closing.clone();
+        let progress = Arc::new(Progress::default());
+        let line = Line::new(stream, Arc::clone(&progress));
+        let begun = Arc::clone(&progress);
         let service = service_fn(move |request: hyper::Request<Incoming>| {
+            let answering = begun.begin();
             let mut router = router.clone();
             let admitted = admit(&guard, &app, request, peer);
             async move {
+                let _answering = answering;
                 let response: Response = match admitted {
                     Ok(request) => router.call(request).await?,
                     Err(refused) => *refused,
@@ -380,11 +387,14 @@ impl Server {
             builder
                 .timer(TokioTimer::new())
                 .header_read_timeout(Duration::from_millis(MAX_IDLE_MS));
-            let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+            let mut connection = pin!(builder.serve_connection(TokioIo::new(line), service));
             tokio::select! {
                 // Errors are the peer's: a cut connection, broken HTTP.
                 _ = connection.as_mut() => return,
                 () = closed(&mut closing) => {}
+            }
+            if progress.is_half_sent() {
+                return;
             }
             connection.as_mut().graceful_shutdown();
             let _ = connection.await;

@@ -143,7 +143,7 @@ enum OverflowArg {
 #[must_use]
 pub fn main() -> ExitCode {
     crate::store::quiet_engine_panics();
-    let args = match Args::try_parse() {
+    let args = match super::args::parse::<Args>() {
         Ok(args) => args,
         // Help and version are errors to clap, with exit code 0.
         Err(e) => {

@@ -11,6 +11,7 @@ use clap::Subcommand;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::args::variable;
 use crate::agent::clock::SystemClock;
 use crate::agent::mcp::render::is_plain_id;
 use crate::agent::mcp::tool::host::verdict;
@@ -93,7 +94,7 @@ fn stop(store: &Path, session: &SessionId, active: bool) -> Option<Value> {
 
 /// How long a task may go without a word, in milliseconds; `None` for ever.
 fn interval_ms() -> Option<u64> {
-    let Some(text) = std::env::var_os("INTERLINK_PROGRESS_INTERVAL") else {
+    let Some(text) = variable("INTERLINK_PROGRESS_INTERVAL") else {
         return Some(DEFAULT_INTERVAL_MS);
     };
     let seconds: f64 = text.to_str()?.trim().parse().ok()?;

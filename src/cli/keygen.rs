@@ -34,7 +34,7 @@ struct Args {
 /// The program: reads the process's arguments, answers with its exit code.
 #[must_use]
 pub fn main() -> ExitCode {
-    let args = match Args::try_parse() {
+    let args = match super::args::parse::<Args>() {
         Ok(args) => args,
         // Help and version are errors to clap, with exit code 0.
         Err(e) => {

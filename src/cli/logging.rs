@@ -31,7 +31,7 @@ const CAPPED: [&str; 9] = [
 
 /// Starts logging. Later calls change nothing.
 pub fn init() {
-    let color = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let color = io::stderr().is_terminal() && super::args::variable("NO_COLOR").is_none();
     let (filter, broken) = match std::env::var("RUST_LOG").ok().filter(|v| !v.is_empty()) {
         None => (EnvFilter::new(DEFAULT), None),
         Some(text) => match EnvFilter::try_new(&text) {

@@ -3,6 +3,7 @@
 
 #[cfg(feature = "persist")]
 pub mod admin;
+pub mod args;
 #[cfg(feature = "bus")]
 pub mod bus;
 #[cfg(feature = "persist")]

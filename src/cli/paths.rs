@@ -19,10 +19,10 @@ use crate::types::id::PublicKey;
 /// The environment as a function, so that tests bring their own.
 pub type Env<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
-/// The environment of this process.
+/// The environment of this process; what is empty is not there.
 #[must_use]
 pub fn process_env(name: &str) -> Option<OsString> {
-    std::env::var_os(name)
+    super::args::variable(name)
 }
 
 /// Default place of the secret key.

@@ -95,6 +95,8 @@ tables! {
     MailboxTasks = 47, "mailbox_tasks", Agent;
     /// Which `peers.json` is the identity's.
     PeersFile = 48, "peers_file", Agent;
+    /// What a hand edit of `peers.json` said in vain.
+    PeersHeld = 49, "peers_held", Agent;
     /// Our requests to be admitted.
     PairOutbound = 50, "pair_outbound", Agent;
     /// Strangers' requests.
@@ -113,6 +115,8 @@ tables! {
     Tasks = 59, "tasks", Agent;
     /// How a session's host can be woken.
     Hosts = 64, "hosts", Agent;
+    /// How fast keys knock.
+    PairPace = 67, "pair_pace", Agent;
 }
 
 /// Rows could not be read or written.

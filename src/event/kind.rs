@@ -122,6 +122,8 @@ kinds! {
     ReplayForgotten = 116, 1, "replay_forgotten", Agent;
     /// The identity's `peers.json` is another file from now on.
     PeersFileAdopted = 117, 1, "peers_file_adopted", Agent;
+    /// What a hand edit of `peers.json` said in vain.
+    PeersHeld = 118, 1, "peers_held", Agent;
     /// We ask to be admitted by a key.
     PairRequested = 120, 1, "pair_requested", Agent;
     /// A request of ours ended.

@@ -10,10 +10,10 @@ use crate::domain::decide::agent::{
     AgentCommand, AgentReply, Lease, QueueMessage, Receive, Reception, Window,
 };
 use crate::event::agent::{
-    Acknowledged, AgentEvent, AttemptError, LeaseReleased, LeaseTaken, MailKind, MailStatus,
-    NoticeChange, NoticeChanged, NoticePath, Origin, OutboxAccepted, OutboxAttempted, OutboxQueued,
-    OutboxRefused, OutboxResigned, PeerAdded, PeerRemoved, PeersFileAdopted, PeersPublished,
-    Received, ReceivedExpired, ReplayForgotten, ReplaySeen,
+    Acknowledged, AgentEvent, AttemptError, HeldPeer, LeaseReleased, LeaseTaken, MailKind,
+    MailStatus, NoticeChange, NoticeChanged, NoticePath, Origin, OutboxAccepted, OutboxAttempted,
+    OutboxQueued, OutboxRefused, OutboxResigned, PeerAdded, PeerRemoved, PeersFileAdopted,
+    PeersHeld, PeersPublished, Received, ReceivedExpired, ReplayForgotten, ReplaySeen,
 };
 use crate::event::kind::EventKind;
 use crate::types::id::{MsgId, PublicKey, SessionId};
@@ -223,6 +223,14 @@ pub fn agent_event(kind: EventKind, rng: &mut Rng) -> Option<AgentEvent> {
         }),
         EventKind::PeersFileAdopted => AgentEvent::PeersFileAdopted(PeersFileAdopted {
             path: ["/home/ann/peers.json", "/\u{e9}/p"][rng.index(2)].to_owned(),
+        }),
+        EventKind::PeersHeld => AgentEvent::PeersHeld(PeersHeld {
+            entries: (0..1 + rng.index(2))
+                .map(|_| HeldPeer {
+                    petname: petname.clone(),
+                    key: key(rng),
+                })
+                .collect(),
         }),
         EventKind::LeaseTaken => AgentEvent::LeaseTaken(LeaseTaken {
             session: session(rng),
@@ -442,6 +450,46 @@ pub fn agent_history(now: UnixMillis, run: &mut dyn FnMut(AgentCommand) -> Agent
         run(AgentCommand::AdoptPeersFile {
             path: path.to_owned(),
             switch,
+            now,
+        });
+    }
+}
+
+/// A history of hand edits of `peers.json` that name revoked keys.
+pub fn held_history(now: UnixMillis, run: &mut dyn FnMut(AgentCommand) -> AgentReply) {
+    let key = |n: u8| PublicKey::from_bytes([n; 32]);
+    let (origin, lease) = (Origin::Admin, None);
+    for (petname, n) in [("ann", 1), ("bob", 2)] {
+        let petname = petname.to_owned();
+        run(AgentCommand::AddPeer {
+            petname: petname.clone(),
+            key: key(n),
+            origin,
+            lease: lease.clone(),
+            now,
+        });
+        run(AgentCommand::RemovePeer {
+            petname,
+            key: key(n),
+            origin,
+            lease: lease.clone(),
+            now,
+        });
+    }
+    let entry = |petname: &str, n: u8| (petname.to_owned(), key(n));
+    for (sha256, entries) in [
+        (
+            [1; 32],
+            vec![entry("ann", 1), entry("bob", 2), entry("cat", 3)],
+        ),
+        ([2; 32], vec![entry("ann", 1), entry("cat", 3)]),
+        ([3; 32], vec![entry("cat", 3)]),
+        ([4; 32], vec![entry("bob", 2)]),
+    ] {
+        let now = now.plus(u64::from(sha256[0]));
+        run(AgentCommand::ImportPeers {
+            entries,
+            sha256,
             now,
         });
     }

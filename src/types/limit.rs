@@ -136,6 +136,9 @@ pub const MAX_PETNAME_BYTES: usize = 1024;
 /// and written as one small file.
 pub const MAX_PEERS: usize = 1024;
 
+/// Entries of a hand edit of `peers.json` that do not count and are remembered, to be shown.
+pub const MAX_HELD_PEERS: usize = 64;
+
 /// Relays of one outgoing message.
 pub const MAX_RELAYS: usize = 16;
 
@@ -203,6 +206,19 @@ pub const MAX_PAIR_ANSWERED: usize = 1024;
 /// get another answer, in milliseconds: copies on other relays do not, a repetition on purpose does.
 pub const PAIR_ANSWER_AGAIN_MS: u64 = 10 * 60_000;
 
+/// What one recorded knock of a waiting key costs of its time, in milliseconds. Whoever has used up
+/// [`KNOCK_SHARE_MS`] is heard, and not recorded: eight records at once, later one for each of these.
+pub const KNOCK_RECORD_MS: u64 = 75_000;
+
+/// How far ahead of now a key may use up its time, in milliseconds: ten minutes. A request that is
+/// called off and made anew a few times in a row counts at once all the same.
+pub const KNOCK_SHARE_MS: u64 = 8 * KNOCK_RECORD_MS;
+
+/// What an answer to a request of a peer costs of that peer's time, in milliseconds, whatever ids its
+/// requests have: two in a row, later one in five minutes. Two, because a side that asks anew while
+/// the other one settles what it asked before needs both.
+pub const PAIR_ANSWER_EVERY_MS: u64 = 5 * 60_000;
+
 /// Age in milliseconds of a signature at which an unsent pairing message is signed anew: the
 /// longest wait between two attempts, so that each is made with a fresh one once a relay is down.
 pub const CONTROL_RESIGN_MS: u64 = 60_000;
@@ -269,6 +285,26 @@ pub const MAX_TASKS_PER_SESSION: usize = 512;
 
 /// Rows that one record of forgetting a peer erases.
 pub const MAX_ERASED_PER_RECORD: usize = 2048;
+
+/// Bytes of JSON of a tool's answer, where the host is Codex. It cuts the middle out of anything
+/// that is much longer than ten thousand bytes, and what is cut out is not read; the rest of those
+/// is room for what any answer may carry beside its own.
+pub const MAX_RESULT_BYTES_CODEX: usize = 6 * 1024;
+
+/// Bytes of JSON of a tool's answer, where the host is Claude Code. It takes more, but whatever it
+/// takes fills the context of a model.
+pub const MAX_RESULT_BYTES_CLAUDE: usize = 96 * 1024;
+
+/// Bytes of JSON of a tool's answer, where nothing is known of the host.
+pub const MAX_RESULT_BYTES_OTHER: usize = 64 * 1024;
+
+/// Characters of a tool's answer that Claude Code is asked to pass on whole: room for notes beside
+/// [`MAX_RESULT_BYTES_CLAUDE`].
+pub const DECLARED_RESULT_CHARS: usize = 2 * MAX_RESULT_BYTES_CLAUDE;
+
+/// Requests of a host that are worked on, or whose answers it has not read. Past it nothing more is
+/// read from it: hosts run a few tools at a time.
+pub const MAX_CALLS_IN_FLIGHT: usize = 64;
 
 /// Longest id that a bus notes about a payload without having verified it, in bytes.
 pub const MAX_HINT_BYTES: usize = 64;

@@ -294,3 +294,28 @@ fn lines_are_cut_on_a_terminal_and_whole_elsewhere() {
         assert_eq!(widest, Some(80), "{shown}");
     }
 }
+
+#[test]
+fn a_fingerprint_that_nothing_shows_is_told_what_would_do() {
+    let home = Home::new(1);
+    let unknown = Home::new(2).key.fingerprint().to_string();
+    for what in ["block", "unblock", "cancel"] {
+        let output = admin(&home, &["pair", what, &unknown]).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{what}: {said}");
+        for part in ["43 characters", "fingerprint", "pair list"] {
+            assert!(said.contains(part), "{what}: {said}");
+        }
+    }
+    let key = Home::new(2).key.to_string();
+    assert_eq!(
+        answer(&home, &["pair", "block", &key])["changed"],
+        json!(true)
+    );
+    // It is listed by now.
+    let heard = answer(&home, &["pair", "unblock", &unknown]);
+    assert_eq!(
+        (&heard["key"], &heard["changed"]),
+        (&json!(key), &json!(true))
+    );
+}

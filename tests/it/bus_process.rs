@@ -241,6 +241,50 @@ fn a_signal_ends_the_bus_within_two_seconds_and_answers_the_waiters() {
 }
 
 #[test]
+fn at_the_end_every_waiter_is_answered_and_half_a_head_is_not_waited_for() {
+    let home = tempfile::tempdir().unwrap();
+    let mut command = command(home.path());
+    command.args(["--addr", "127.0.0.1:0", "--memory"]);
+    let mut bus = Running::start(command);
+    let mut half = Conn::open(bus.addr);
+    assert_eq!(half.get("/healthz").status, 200);
+    half.write(b"GET /recv?me=a HTT");
+    // Its body is under way, so that the bus waits for it and everybody sees who is let go before.
+    let mut sending = Conn::open(bus.addr);
+    let body = json!({ "to": "b", "payload": 1 }).to_string();
+    let (first, rest) = body.as_bytes().split_at(5);
+    let head = format!(
+        "POST /send HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n\r\n",
+        body.len()
+    );
+    sending.write(head.as_bytes());
+    sending.write(first);
+    let mut parked: Vec<Conn> = (0..60)
+        .map(|i| {
+            let mut conn = Conn::open(bus.addr);
+            let target = format!("/recv?me=q{i}&timeout_ms=60000");
+            conn.start("GET", &target, &[], None);
+            conn
+        })
+        .collect();
+    let end = Instant::now() + DEADLINE;
+    let mut look = Conn::open(bus.addr);
+    while look.get("/status").json()["waiters"] != 60 {
+        assert!(Instant::now() < end);
+    }
+    bus.signal("TERM");
+    for conn in &mut parked {
+        assert_eq!(conn.finish("GET").text(), r#"{"status":"timeout"}"#);
+        assert!(conn.closed());
+    }
+    assert!(half.closed() && look.closed());
+    sending.write(rest);
+    sending.finish("POST").is_empty(202);
+    assert_eq!(bus.wait().code(), Some(0));
+}
+
+#[test]
 fn a_disk_that_refuses_to_grow_stops_writes_and_not_reads() {
     let home = tempfile::tempdir().unwrap();
     // Files may grow to 512 KiB; the ignored signal turns the limit into an error of the write.

@@ -19,7 +19,7 @@ use interlink::store::{Cut, FORMAT, Location, Mode, OpenOptions, Reader, Store};
 use interlink::testkit::Disk;
 use interlink::testkit::power::PLAIN_VARIANTS;
 use interlink::testkit::sample::{SMALL_LIMITS, WIDE_LIMITS, enqueue, payload};
-use interlink::testkit::sample_agent::{agent_history, take_lease};
+use interlink::testkit::sample_agent::{agent_history, held_history, take_lease};
 use interlink::testkit::sample_directory::directory_history;
 use interlink::testkit::sample_host::host_history;
 use interlink::testkit::sample_pairing::pairing_history;
@@ -155,6 +155,16 @@ fn write_host_history(path: &Path) {
     store.close();
 }
 
+/// What hand edits say in vain.
+fn write_held_history(path: &Path) {
+    let options = OpenOptions::shared(Location::File(path.to_owned()));
+    let store = Store::<Agent>::open(options, clock(), None).unwrap();
+    held_history(START, &mut |command| {
+        store.submit(command).unwrap().wait().unwrap().reply
+    });
+    store.close();
+}
+
 /// How an identity's strangers become peers.
 fn write_pairing_history(path: &Path) {
     let options = OpenOptions::shared(Location::File(path.to_owned()));
@@ -267,6 +277,7 @@ const LATER_AGENT: &[Later] = &[
     ("agent-directory", write_directory_history),
     ("agent-pairing", write_pairing_history),
     ("agent-hosts", write_host_history),
+    ("agent-held", write_held_history),
 ];
 
 /// Tables that there were when the first logs were written.

@@ -343,3 +343,52 @@ fn contradictory_wishes_are_refused_at_the_start() {
         assert!(text.contains(says), "{vars:?}: {text}");
     }
 }
+
+#[test]
+fn a_conversation_that_another_server_serves_is_not_taken_over_unasked() {
+    let bus = Bus::start();
+    let url = format!("http://{}", bus.addr);
+    let (a, b) = friends();
+    let mut alice = a.start(&url, "sa");
+    let (mut first, mut second) = (managed(&b, &url), managed(&b, &url));
+    bind(&mut first, "c1");
+    first.call("set_summary", &json!({ "summary": "at work" }));
+    // What it acknowledged, it acknowledged as the one who serves it.
+    alice.send("b", "c1", "first of all");
+    let mail = first.inbox_of(1);
+    first.acknowledge(&mail);
+    let ask = json!({ "session_id": "c1", "hook_event_name": "UserPromptSubmit" });
+    let answer = second.call_raw("bind_claude_session", &ask);
+    let text = answer["error"]["message"].as_str().unwrap();
+    let pid = first.pid().to_string();
+    assert!(text.contains(&pid) && text.contains("take_over"), "{text}");
+    // The one that serves it does so as before, and the other one is free for its own.
+    alice.send("b", "c1", "hello");
+    let mail = first.inbox_of(1);
+    first.acknowledge(&mail);
+    bind(&mut second, "c2");
+    // On demand it moves.
+    let ask = json!({ "session_id": "c1", "take_over": "true" });
+    hook(&mut second, "bind_claude_session", &ask);
+    alice.send("b", "c1", "again");
+    assert_eq!(second.inbox_of(1).len(), 1);
+    // Nobody has to ask for what the dead left.
+    second.kill();
+    let receipts = mail_of(&mut first);
+    eventually("the first has it back", || {
+        let answer = first.call_raw("acknowledge_messages", &json!({ "messages": receipts }));
+        (answer["result"]["isError"] == false).then_some(())
+    });
+    first.kill();
+    let mut third = managed(&b, &url);
+    bind(&mut third, "c1");
+    assert_eq!(
+        third.call("get_my_session_id", &json!({}))["session_id"],
+        "c1"
+    );
+}
+
+fn mail_of(agent: &mut Agent) -> Vec<Value> {
+    let inbox = agent.inbox();
+    inbox.iter().map(|m| m["receipt"].clone()).collect()
+}

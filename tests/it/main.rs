@@ -53,6 +53,17 @@ mod host_claude;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod host_codex;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod host_doctor;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod host_flags;
+#[cfg(all(
+    target_os = "linux",
+    feature = "agent",
+    feature = "bus",
+    feature = "cli"
+))]
+mod host_pairing;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod host_pull;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod host_setup;
@@ -75,6 +86,8 @@ mod keygen;
 ))]
 mod kill;
 mod lexer;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod mcp_bounds;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod mcp_consent;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]

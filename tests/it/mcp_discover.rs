@@ -16,13 +16,19 @@ fn url(bus: &Bus) -> String {
     format!("http://{}", bus.addr)
 }
 
-fn now() -> UnixMillis {
+pub(crate) fn now() -> UnixMillis {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     UnixMillis(u64::try_from(since.unwrap().as_millis()).unwrap())
 }
 
 /// Announces a session of a seed's identity, signed at a time.
-fn announce(bus: &Bus, seed: u8, session: &str, name: &str, ts: UnixMillis) -> Announcement {
+pub(crate) fn announce(
+    bus: &Bus,
+    seed: u8,
+    session: &str,
+    name: &str,
+    ts: UnixMillis,
+) -> Announcement {
     let info = SessionInfo {
         session_id: session.to_owned(),
         cwd: "dir\n\u{202e}x".to_owned(),
@@ -235,6 +241,12 @@ fn a_session_that_said_good_bye_stays_closed_whatever_is_replayed() {
     // Nothing sticks to it any more.
     let refused = alice.call_raw("send_message", &json!({ "to": "b", "text": "x" }));
     assert_eq!(refused["error"]["code"], -32602, "{refused}");
+    let text = refused["error"]["message"].as_str().unwrap();
+    let known = "known so far: \"sb\" (heard ";
+    assert!(
+        text.contains(known) && text.contains("said good-bye"),
+        "{text}"
+    );
     // It comes back under its id.
     let _bob = b.start(&url(&bus), "sb");
     eventually("its return", || {
@@ -369,4 +381,23 @@ fn no_more_of_the_directory_is_announced_than_the_user_wants() {
             .ends_with("secret-client/app")
     );
     assert_eq!(seen[2]["cwd"], "");
+}
+
+#[test]
+fn what_this_session_says_of_itself_is_shown_at_once() {
+    // A relay that shows nobody.
+    let relay = FakeRelay::start(|_| Some(202));
+    let home = Home::new(1);
+    let mut agent = home.start(&relay.url(), "s1");
+    for summary in ["first", "second"] {
+        agent.call("set_summary", &json!({ "summary": summary }));
+        let found = discover(&mut agent, Some("self"));
+        let session = &found["identities"][0]["sessions"][0];
+        assert_eq!(
+            (&session["session_id"], &session["summary"]),
+            (&json!("s1"), &json!(summary)),
+            "{found}"
+        );
+        assert_eq!(session["this_session"], true);
+    }
 }

@@ -14,7 +14,7 @@ use crate::http::Bus;
 use crate::mcp_support::{Agent, Home, Human, eventually, human};
 
 /// A user who agrees to everything, as fast as a test likes.
-fn agreeable() -> Human {
+pub(crate) fn agreeable() -> Human {
     Box::new(|form| {
         let words = &form["requestedSchema"]["properties"]["decision"]["enum"];
         Some(json!({ "action": "accept", "content": { "decision": words[1] } }))
@@ -381,7 +381,14 @@ fn a_request_that_is_called_off_is_void_and_a_blocked_key_is_not_heard() {
 }
 
 /// A request of somebody whom nobody knows, put straight onto the bus.
-fn stranger_knocks(bus: &Bus, from: u8, to: &Home, session: &str, name: &str, reply: &str) {
+pub(crate) fn stranger_knocks(
+    bus: &Bus,
+    from: u8,
+    to: &Home,
+    session: &str,
+    name: &str,
+    reply: &str,
+) {
     let identity = SigningIdentity::from_seed(&Secret::new([from; 32]));
     let draft = Draft {
         to: to.key,

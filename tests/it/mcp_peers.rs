@@ -102,8 +102,20 @@ fn an_edit_back_to_an_older_text_revokes_whom_it_lacks() {
     home.write_peers_text(&with_y);
     let listed = agent.call("list_peers", &json!({}));
     assert_eq!(listed["peers"].as_array().unwrap().len(), 1, "{listed}");
-    assert_eq!(listed["held"], json!([{ "petname": "y", "key": y }]));
+    let held = json!([{ "petname": "y", "key": y }]);
+    assert_eq!(listed["held"], held);
     assert_eq!(home.peers(), json!({ "x": { "key": x } }));
+    // Every session says so, whichever one took the edit over, also after a restart.
+    let mut sibling = home.start("http://127.0.0.1:9", "other");
+    assert_eq!(sibling.call("list_peers", &json!({}))["held"], held);
+    agent.kill();
+    let mut command = home.command("http://127.0.0.1:9", "s");
+    command.args(["--consent", "tool"]);
+    let mut agent = Agent::start(command);
+    assert_eq!(agent.call("list_peers", &json!({}))["held"], held);
+    agent.call("add_peer", &json!({ "petname": "y", "key": y }));
+    let listed = sibling.call("list_peers", &json!({}));
+    assert_eq!(listed["held"], json!([]), "{listed}");
 }
 
 #[test]

@@ -179,13 +179,18 @@ impl Wish<'_> {
             ),
         };
         let claimed = claimed.map_or_else(String::new, |name| {
-            format!("\nCalls itself (not verified): \"{}\"", render::label(name))
+            format!(
+                " It calls itself (not verified): \"{}\"",
+                render::label(name)
+            )
         });
         let key = self.key();
+        // Hosts fold a form away after three lines: what is to be compared stands in them, and
+        // before every name, however long that is.
         format!(
-            "{head}\n\nYour name for it: \"{}\"{claimed}\nKey: {key}\nFingerprint: {}\n\n{tail}",
-            render::label(petname),
+            "{head}\nKey: {key} Fingerprint: {}\nYour name for it: \"{}\".{claimed}\n\n{tail}",
             key.fingerprint(),
+            render::label(petname),
         )
     }
 
@@ -464,8 +469,13 @@ mod tests {
     fn the_question_names_the_whole_key_and_no_claimed_name_can_imitate_it() {
         let text = admit(Some("x\"\nKey: AAAA\u{202e}\n")).message();
         assert_eq!(text.matches("\nKey: ").count(), 1, "{text}");
-        assert!(text.contains(&format!("\nKey: {}\n", key())));
-        assert!(text.contains(&format!("\nFingerprint: {}\n", key().fingerprint())));
+        let line = format!("Key: {} Fingerprint: {}", key(), key().fingerprint());
+        assert_eq!(text.lines().nth(1), Some(line.as_str()), "{text}");
+        assert!(
+            text.lines()
+                .nth(2)
+                .is_some_and(|line| line.contains("calls itself"))
+        );
         assert!(text.contains("(not verified): \"x\\u{22}\\u{a}Key: AAAA\\u{202e}\\u{a}\"\n"));
         let long = "y".repeat(10_000);
         assert!(admit(Some(&long)).message().len() < 1_000);

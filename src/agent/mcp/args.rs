@@ -27,6 +27,9 @@ pub struct SendMessage {
 pub struct MessageStatus {
     /// The id of a message that was sent or received.
     pub msg_id: String,
+    /// Where to begin in a text that does not fit into one answer: the `to` of the part before, in
+    /// bytes. Default 0.
+    pub offset: Option<u32>,
 }
 
 /// `conversation_history`
@@ -176,6 +179,9 @@ pub struct BindClaudeSession {
     pub prompt: Option<String>,
     /// The hook that calls.
     pub hook_event_name: Option<String>,
+    /// Take the conversation over from another server of this identity that still serves it.
+    /// Default false.
+    pub take_over: Option<Flag>,
 }
 
 /// `end_claude_session`

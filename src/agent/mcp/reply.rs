@@ -69,8 +69,25 @@ pub struct Received {
     /// The message that made this progress report obsolete.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub superseded_by: Option<String>,
+    /// Set when this is a part of a long text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part: Option<Part>,
     /// The message between its markers: untrusted text of a peer.
     pub content: String,
+}
+
+/// Which part of a text is shown. Unread stays unread: acknowledge it after its last part.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Part {
+    /// Its first byte.
+    pub from: u64,
+    /// The byte after its last: the `offset` of the next part.
+    pub to: u64,
+    /// Bytes of the whole text.
+    pub of: u64,
+    /// How to read on; absent in the last part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub more: Option<String>,
 }
 
 /// What identifies a received message.
@@ -110,6 +127,9 @@ pub struct Outgoing {
     pub in_reply_to: Option<String>,
     /// How far it is on each relay.
     pub relays: Vec<RelayState>,
+    /// Set when `text` is a part of a long text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part: Option<Part>,
     /// The text that was sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
@@ -162,8 +182,10 @@ pub struct Line {
 /// `conversation_history`
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct History {
-    /// Oldest first.
+    /// The newest that fit into an answer, oldest first.
     pub messages: Vec<Line>,
+    /// How many older ones were asked for and did not fit.
+    pub left_out: u64,
     /// Messages of that peer that came too late to be read, newest first.
     pub expired: Vec<Expired>,
     /// How many received messages this call acknowledged.
@@ -199,6 +221,8 @@ pub struct Inbox {
     pub messages: Vec<Received>,
     /// How many messages are unread in all.
     pub unread: u64,
+    /// How many of them are not shown here: acknowledge these and call again.
+    pub remaining: u64,
     /// Messages of peers that came too late to be read. Their senders may send again.
     pub expired: Vec<Expired>,
     /// The notice that is outstanding.
@@ -268,6 +292,8 @@ pub struct Peer {
 pub struct Peers {
     /// Everybody who may write to this identity, by name.
     pub peers: Vec<Peer>,
+    /// How many more there are than fit into an answer.
+    pub left_out: u64,
     /// Who was written into `peers.json` by hand and is not admitted: the key had been revoked.
     pub held: Vec<Held>,
 }

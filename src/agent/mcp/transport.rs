@@ -8,22 +8,29 @@
 //! - Notifications before `initialize` (a cancelled probe) are dropped; requests get an error. The
 //!   library would end the connection at either.
 //! - A line over the bound is answered with an error and skipped; the connection stays.
+//! - Requests that are worked on, and answers that the client has not read, have a bounded number.
+//!   Past it nothing more is read, so a client that only writes fills its own pipe and not our memory.
 //!
 //! Standard input is read by a thread of its own: a read of it cannot be interrupted, and must not
 //! keep the process from ending.
 
+use std::collections::HashMap;
 use std::io::{self, BufRead, Read as _};
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
-use rmcp::model::{ErrorCode, ErrorData, RequestId};
+use rmcp::model::{
+    ClientNotification, ErrorCode, ErrorData, GetExtensions as _, JsonRpcMessage, RequestId,
+};
 use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde_json::Value;
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
-use tokio::sync::{Mutex, mpsc, watch};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::task::JoinSet;
 
-use crate::types::limit::MAX_HTTP_BODY_BYTES;
+use crate::types::limit::{MAX_CALLS_IN_FLIGHT, MAX_HTTP_BODY_BYTES};
 
 /// Longest line in bytes. The largest message has 2 MiB of JSON; a client that escapes every
 /// character of a text as six needs six times as much for the same text.
@@ -31,6 +38,13 @@ pub const MAX_LINE_BYTES: usize = 6 * MAX_HTTP_BODY_BYTES + 64 * 1024;
 
 /// Lines that wait for the library. It reads as fast as it answers.
 const WAITING_LINES: usize = 16;
+
+/// How long the end waits for a client to read what is ours.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// A place among the requests in flight. It is given back when both the work and the answer to it
+/// are over: one half goes with the request, the other waits here for the answer.
+type Place = Arc<OwnedSemaphorePermit>;
 
 /// One line of input.
 #[derive(Debug, PartialEq, Eq)]
@@ -97,6 +111,12 @@ pub struct StdioTransport<W> {
     output: Arc<Mutex<W>>,
     initialized: bool,
     ended: watch::Sender<bool>,
+    places: Arc<Semaphore>,
+    /// Requests without an answer so far.
+    open: HashMap<RequestId, Place>,
+    /// Our own answers that are being written. Not awaited where input is read: that is given up
+    /// whenever something else happens, and half a line would be left.
+    own: JoinSet<()>,
 }
 
 impl<W: AsyncWrite + Send + Unpin + 'static> StdioTransport<W> {
@@ -107,6 +127,9 @@ impl<W: AsyncWrite + Send + Unpin + 'static> StdioTransport<W> {
             output: Arc::new(Mutex::new(output)),
             initialized: false,
             ended: watch::Sender::new(false),
+            places: Arc::new(Semaphore::new(MAX_CALLS_IN_FLIGHT)),
+            open: HashMap::new(),
+            own: JoinSet::new(),
         }
     }
 
@@ -117,8 +140,44 @@ impl<W: AsyncWrite + Send + Unpin + 'static> StdioTransport<W> {
         self.ended.subscribe()
     }
 
-    async fn answer(&self, answer: &TxJsonRpcMessage<RoleServer>) -> io::Result<()> {
-        write(&self.output, answer).await
+    fn answer(&mut self, answer: Box<TxJsonRpcMessage<RoleServer>>, place: OwnedSemaphorePermit) {
+        let output = Arc::clone(&self.output);
+        while self.own.try_join_next().is_some() {}
+        self.own.spawn(async move {
+            if let Err(e) = write(&output, &answer).await {
+                tracing::debug!("the client does not read: {e}");
+            }
+            drop(place);
+        });
+    }
+
+    /// Keeps the place of a request until it is answered, and gives it back when nobody wants the
+    /// answer any more: the library drops that.
+    fn place(&mut self, message: &mut RxJsonRpcMessage<RoleServer>, place: OwnedSemaphorePermit) {
+        match message {
+            JsonRpcMessage::Request(request) => {
+                let place = Arc::new(place);
+                request.request.extensions_mut().insert(Arc::clone(&place));
+                self.open.insert(request.id.clone(), place);
+            }
+            JsonRpcMessage::Notification(notice) => {
+                if let ClientNotification::CancelledNotification(cancelled) = &notice.notification
+                    && let Some(id) = &cancelled.params.request_id
+                {
+                    self.open.remove(id);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The request that a message answers.
+const fn answered(message: &TxJsonRpcMessage<RoleServer>) -> Option<&RequestId> {
+    match message {
+        JsonRpcMessage::Response(response) => Some(&response.id),
+        JsonRpcMessage::Error(error) => error.id.as_ref(),
+        _ => None,
     }
 }
 
@@ -141,11 +200,18 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer> for StdioTran
         item: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
         let output = Arc::clone(&self.output);
-        async move { write(&output, &item).await }
+        let place = answered(&item).and_then(|id| self.open.remove(id));
+        async move {
+            let written = write(&output, &item).await;
+            drop(place);
+            written
+        }
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
+            // Nothing is lost when this is given up half way: a place goes back, a line stays.
+            let place = Arc::clone(&self.places).acquire_owned().await.ok()?;
             let Some(line) = self.lines.recv().await else {
                 self.ended.send_replace(true);
                 return None;
@@ -158,11 +224,12 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer> for StdioTran
                 )),
             };
             match verdict {
-                Verdict::Pass { message, opens } => {
+                Verdict::Pass { mut message, opens } => {
                     self.initialized |= opens;
+                    self.place(&mut message, place);
                     return Some(*message);
                 }
-                Verdict::Answer(answer) => self.answer(&answer).await.ok()?,
+                Verdict::Answer(answer) => self.answer(answer, place),
                 Verdict::Skip => {}
             }
         }
@@ -170,6 +237,8 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer> for StdioTran
 
     async fn close(&mut self) -> io::Result<()> {
         self.lines.close();
+        let ours = async { while self.own.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(LAST_WORDS, ours).await;
         Ok(())
     }
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// The name under which a file is remembered: its folder without symbolic links, then its own
 /// name. The lock stands beside the file under that name, so two names are two files, also where
 /// one is a link to the other.
-pub(super) fn full_path(path: &Path) -> io::Result<String> {
+pub(crate) fn full_path(path: &Path) -> io::Result<String> {
     let full = fs::canonicalize(folder(path))?.join(path.file_name().unwrap_or_default());
     Ok(full.to_string_lossy().into_owned())
 }

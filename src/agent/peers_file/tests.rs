@@ -3,6 +3,7 @@ use crate::agent::clock::SystemClock;
 use crate::crypto::sign::SigningIdentity;
 use crate::event::agent::Origin;
 use crate::store::{Location, OpenOptions as StoreOptions};
+use crate::types::id::PublicKey;
 use crate::types::secret::Secret;
 use crate::types::time::UnixMillis;
 

@@ -147,7 +147,7 @@ enum Command {
 /// The program: reads the process's arguments, answers with its exit code.
 #[must_use]
 pub fn main() -> ExitCode {
-    let args = match Args::try_parse() {
+    let args = match super::args::parse::<Args>() {
         Ok(args) => args,
         // Help and version are errors to clap, with exit code 0.
         Err(e) => {

@@ -63,7 +63,7 @@ impl Printer {
         let stdout = io::stdout();
         let terminal = stdout.is_terminal();
         Printer {
-            color: terminal && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()),
+            color: terminal && crate::cli::args::variable("NO_COLOR").is_none(),
             width: if terminal { columns() } else { usize::MAX },
             out: Box::new(io::BufWriter::new(stdout)),
             json,

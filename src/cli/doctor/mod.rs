@@ -5,6 +5,8 @@
 //! Exit codes: 0 nothing is broken, 1 something is, 2 wrong usage.
 
 mod clock;
+mod hosts;
+mod peers;
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -15,8 +17,6 @@ use std::time::Duration;
 use clap::Args;
 use serde::Serialize;
 
-use super::paths;
-use super::setup::{self, Host};
 use crate::agent::clock::SystemClock;
 use crate::agent::config::{StorePlace, parse_relays};
 use crate::agent::lifecycle::is_alive;
@@ -26,7 +26,6 @@ use crate::store::{Mode, ReadError, Reader};
 use crate::types::id::PublicKey;
 use crate::types::limit::{MAX_FUTURE_MS, MAX_ROSTER_BYTES};
 use crate::types::time::Clock as _;
-use crate::wire::peers::Peers;
 
 /// How long a relay may take.
 const ANSWER: Duration = Duration::from_secs(4);
@@ -105,12 +104,12 @@ pub(super) fn run(args: &DoctorArgs, patient: &Patient<'_>) -> io::Result<bool> 
         checks: vec![],
     };
     let key = look_at_key(&mut report, patient);
-    look_at_peers(&mut report, &patient.peers);
+    let listed = peers::look(&mut report, &patient.peers);
     if let Some(key) = key {
-        look_at_store(&mut report, (patient.store)(&key));
+        look_at_store(&mut report, (patient.store)(&key), &listed);
     }
     look_at_relays(&mut report, patient.url);
-    look_at_hosts(&mut report);
+    hosts::look(&mut report, &patient.key);
     let text = if args.json {
         serde_json::to_string_pretty(&report)? + "\n"
     } else {
@@ -149,37 +148,7 @@ fn look_at_key(report: &mut Report, patient: &Patient<'_>) -> Option<PublicKey> 
     }
 }
 
-fn look_at_peers(report: &mut Report, path: &Path) {
-    let text = match setup::read(path) {
-        Ok(Some(text)) => text,
-        Ok(None) => {
-            let found = format!("{} does not exist; the server makes it", path.display());
-            return report.add("peers", Verdict::Hint, found, None);
-        }
-        Err(e) => {
-            let mend = "no mail is taken in until the file can be read";
-            return report.add("peers", Verdict::Broken, e.to_string(), Some(mend));
-        }
-    };
-    match Peers::parse(&text) {
-        Ok(peers) if peers.is_empty() => {
-            let found = format!("{} admits nobody", path.display());
-            let mend = "pair with somebody: request_pair, or ask for their public key";
-            report.add("peers", Verdict::Hint, found, Some(mend));
-        }
-        Ok(peers) => {
-            let found = format!("{} admits {}", path.display(), peers.len());
-            report.add("peers", Verdict::Ok, found, None);
-        }
-        Err(e) => {
-            let found = format!("{}: {e}", path.display());
-            let mend = "mend the file: no mail is taken in until it reads";
-            report.add("peers", Verdict::Broken, found, Some(mend));
-        }
-    }
-}
-
-fn look_at_store(report: &mut Report, place: Option<StorePlace>) {
+fn look_at_store(report: &mut Report, place: Option<StorePlace>, listed: &peers::Listed) {
     let path = match place {
         Some(StorePlace::Shared(path)) => path,
         Some(StorePlace::Memory) => {
@@ -200,14 +169,15 @@ fn look_at_store(report: &mut Report, place: Option<StorePlace>) {
         return report.add("store", Verdict::Hint, found, None);
     }
     let (sender, receiver) = mpsc::channel();
-    let owned = path.clone();
+    let (owned, hash) = (path.clone(), listed.sha256);
     thread::spawn(move || {
-        let _ = sender.send(examine(&owned));
+        let _ = sender.send(examine(&owned, hash.as_ref()));
     });
     match receiver.recv_timeout(OPEN) {
-        Ok(Ok(found)) => {
+        Ok(Ok((found, logged))) => {
             let mend = "interlink-admin verify proves it record by record";
             report.add("store", Verdict::Ok, found, Some(mend));
+            peers::compare(report, listed, &logged);
         }
         Ok(Err(reason)) => {
             let found = format!("{}: {reason}", path.display());
@@ -222,9 +192,9 @@ fn look_at_store(report: &mut Report, place: Option<StorePlace>) {
     }
 }
 
-fn examine(path: &Path) -> Result<String, String> {
+fn examine(path: &Path, listed: Option<&[u8; 32]>) -> Result<(String, peers::Logged), String> {
     let reader = Reader::open(path, Mode::Shared).map_err(|e| e.to_string())?;
-    let look = || -> Result<String, ReadError> {
+    let look = || -> Result<(String, peers::Logged), ReadError> {
         let snapshot = reader.snapshot()?;
         let head = snapshot.head()?;
         let mut open = 0;
@@ -235,11 +205,12 @@ fn examine(path: &Path) -> Result<String, String> {
             open += usize::from(lease.row.holder.as_ref().is_some_and(alive));
             unread += query::unread_totals(&snapshot, &lease.session)?.messages;
         }
-        Ok(format!(
+        let found = format!(
             "{} has {} records; {open} sessions run, {unread} messages are unread",
             path.display(),
             head.0
-        ))
+        );
+        Ok((found, peers::Logged::read(&snapshot, listed)?))
     };
     look().map_err(|e| e.to_string())
 }
@@ -330,37 +301,4 @@ fn judge_clock(report: &mut Report, url: &str, date: Option<u64>) {
     };
     let found = format!("{url} answers; this clock is {seconds} s {way} its clock");
     report.add("relay", verdict, found, mend);
-}
-
-fn look_at_hosts(report: &mut Report) {
-    let env = paths::process_env;
-    for (name, host) in [("claude", Host::Claude), ("codex", Host::Codex)] {
-        let files = match host {
-            Host::Claude => paths::claude_files(&env, false),
-            Host::Codex => paths::codex_file(&env).map(|file| (file.clone(), file)),
-        };
-        let Ok((server, hooks)) = files else { continue };
-        let text = |path: &Path| setup::read(path).ok().flatten().unwrap_or_default();
-        let mut wired = setup::wired(host, &text(&server), &text(&hooks));
-        if host == Host::Claude
-            && let Ok((server, hooks)) = paths::claude_files(&env, true)
-        {
-            let project = setup::wired(host, &text(&server), &text(&hooks));
-            wired = (wired.0 || project.0, wired.1 || project.1);
-        }
-        let (verdict, found, mend) = match wired {
-            (true, true) => (Verdict::Ok, "server and hooks are wired", None),
-            (true, false) => (
-                Verdict::Hint,
-                "the server is wired, its hooks are not",
-                Some(format!("interlink-mcp setup {name}")),
-            ),
-            (false, _) => (
-                Verdict::Hint,
-                "not wired (a plugin is not looked for)",
-                Some(format!("interlink-mcp setup {name}, if you use it")),
-            ),
-        };
-        report.add(name, verdict, found.to_owned(), mend.as_deref());
-    }
 }

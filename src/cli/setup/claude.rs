@@ -2,14 +2,15 @@
 
 use serde_json::{Value, json};
 
+use super::allow::Allow;
 use super::members::{Members, pretty};
 use super::{SetupError, Wiring};
 
 /// Name of the server in the configuration; tools are called `mcp__interlink__*`.
-pub(super) const SERVER: &str = "interlink";
+pub(in crate::cli) const SERVER: &str = "interlink";
 
 /// Tools that only hooks call: what makes a hook ours.
-const HOOK_TOOLS: [&str; 3] = [
+pub(super) const HOOK_TOOLS: [&str; 3] = [
     "bind_claude_session",
     "end_claude_session",
     "check_claude_inbox",
@@ -102,7 +103,34 @@ pub(super) fn with_hooks(text: &str, wiring: &Wiring) -> Result<String, SetupErr
         events.set(event, pretty(&Value::Array(groups), 2))?;
     }
     file.set("hooks", events.to_text(1))?;
+    if let Some(allow) = wiring.allow {
+        permit(&mut file, &rules(allow))?;
+    }
     Ok(file.to_text(0) + "\n")
+}
+
+/// The rules of permission by which the model calls tools unasked.
+pub(super) fn rules(allow: Allow) -> Vec<String> {
+    let tools = allow.tools().into_iter();
+    tools.map(|tool| format!("mcp__{SERVER}__{tool}")).collect()
+}
+
+/// Adds rules to those that stand there. None is taken away: a rule may be its user's own.
+fn permit(file: &mut Members, rules: &[String]) -> Result<(), SetupError> {
+    let mut permissions = file.object("permissions")?;
+    let mut allowed: Vec<Value> = match permissions.get("allow") {
+        Some(text) => serde_json::from_str(text)?,
+        None => vec![],
+    };
+    let missing = rules.iter().map(|rule| Value::from(rule.as_str()));
+    let missing: Vec<Value> = missing.filter(|rule| !allowed.contains(rule)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    allowed.extend(missing);
+    permissions.set("allow", pretty(&Value::Array(allowed), 2))?;
+    file.set("permissions", permissions.to_text(1))?;
+    Ok(())
 }
 
 /// The groups of an event without what is ours.

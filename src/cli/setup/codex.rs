@@ -5,11 +5,16 @@
 
 use serde_json::Value;
 
+use super::allow::{ANSWERS, Allow};
 use super::{SetupError, Wiring};
 
 const BEGIN: &str =
     "# >>> interlink: written by `interlink-mcp setup codex`; changes up to <<< are lost";
 const END: &str = "# <<< interlink";
+/// Tools that only hooks call.
+pub(super) const HOOK_TOOLS: [&str; 2] = ["bind_codex_session", "check_codex_inbox"];
+
+const APPROVE: &str = "approval_mode = \"approve\"";
 
 /// Puts the block into a configuration, in the place of that of an earlier setup.
 pub(super) fn with_block(text: &str, wiring: &Wiring) -> Result<String, SetupError> {
@@ -17,15 +22,25 @@ pub(super) fn with_block(text: &str, wiring: &Wiring) -> Result<String, SetupErr
     if let Some(line) = rest.lines().find(|line| conflicts(line)) {
         return Err(SetupError::ByHand(line.trim().to_owned()));
     }
+    // Our block is written anew; what it allowed stays allowed.
+    let allowed = text.lines().any(|line| line.trim() == APPROVE);
+    let allow = wiring.allow.or_else(|| allowed.then_some(Allow::Answer));
     let rest = rest.trim_end();
     let gap = if rest.is_empty() { "" } else { "\n\n" };
-    Ok(format!("{rest}{gap}{}", block(wiring)))
+    Ok(format!("{rest}{gap}{}", block(wiring, allow)))
 }
 
-/// Whether the block stands in a configuration, or the server is wired by hand.
-pub(super) fn is_wired(text: &str) -> bool {
+/// How often the server's table begins in a configuration, by our hand or another.
+pub(in crate::cli) fn tables(text: &str) -> usize {
+    let header = |line: &str| -> String { line.split_whitespace().collect() };
     text.lines()
-        .any(|line| line.trim().starts_with("[mcp_servers.interlink]"))
+        .map(header)
+        .filter(|line| {
+            ["[mcp_servers.interlink]", "[mcp_servers.\"interlink\"]"]
+                .iter()
+                .any(|table| line.starts_with(table))
+        })
+        .count()
 }
 
 fn without_block(text: &str) -> Result<String, SetupError> {
@@ -60,8 +75,22 @@ fn conflicts(line: &str) -> bool {
         || line == "[hooks]"
 }
 
+/// The lines by which the model calls tools unasked. Codex asks for none of those that only read or
+/// keep books, by what is said about them.
+pub(super) fn approvals() -> Vec<String> {
+    let tools = ANSWERS.iter();
+    tools
+        .flat_map(|tool| {
+            [
+                format!("[mcp_servers.interlink.tools.{tool}]"),
+                APPROVE.to_owned(),
+            ]
+        })
+        .collect()
+}
+
 /// The block.
-pub(super) fn block(wiring: &Wiring) -> String {
+pub(super) fn block(wiring: &Wiring, allow: Option<Allow>) -> String {
     let mut lines = vec![
         BEGIN.to_owned(),
         "[mcp_servers.interlink]".to_owned(),
@@ -76,6 +105,10 @@ pub(super) fn block(wiring: &Wiring) -> String {
             let value = value.as_str().unwrap_or_default();
             lines.push(format!("{name} = {}", quoted(value)));
         }
+    }
+    if allow == Some(Allow::Answer) {
+        lines.push(String::new());
+        lines.extend(approvals());
     }
     let bind = |event: &str, prompt: &str| {
         format!("{{ thread_id = \"${{session_id}}\", hook_event_name = \"{event}\"{prompt} }}")
@@ -135,7 +168,8 @@ mod tests {
     fn wiring() -> Wiring {
         Wiring {
             program: "/bin/interlink-mcp".to_owned(),
-            settings: vec![("INTERLINK_NAME", "a \"b\"".to_owned())],
+            settings: vec![("INTERLINK_NAME".to_owned(), "a \"b\"".to_owned())],
+            allow: None,
         }
     }
 
@@ -149,8 +183,16 @@ mod tests {
         let behind = once.clone() + "\n[later]\n";
         let moved = with_block(&behind, &wiring()).unwrap();
         assert_eq!(moved.matches(BEGIN).count(), 1);
-        assert!(moved.contains("[later]") && is_wired(&moved));
+        assert!(moved.contains("[later]") && tables(&moved) == 1);
         assert!(with_block("", &wiring()).unwrap().starts_with(BEGIN));
+        assert!(!once.contains(APPROVE));
+        let answering = Wiring {
+            allow: Some(Allow::Answer),
+            ..wiring()
+        };
+        let allowed = with_block(&once, &answering).unwrap();
+        assert!(allowed.contains("[mcp_servers.interlink.tools.send_message]\napproval_mode"));
+        assert_eq!(with_block(&allowed, &wiring()).unwrap(), allowed);
     }
 
     #[test]

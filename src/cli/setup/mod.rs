@@ -4,6 +4,7 @@
 //! parse is never touched; what is written replaces the file as a whole, after a copy of it was
 //! kept. Running it twice changes nothing. Nothing is started.
 
+mod allow;
 mod claude;
 mod codex;
 mod members;
@@ -14,6 +15,10 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value};
+
+use allow::Allow;
+pub(super) use claude::SERVER;
+pub(super) use codex::tables as codex_tables;
 
 use super::paths::{self, Env, PathsError};
 use crate::crypto::sign::SigningIdentity;
@@ -44,6 +49,22 @@ pub(super) struct SetupArgs {
     /// Claude Code: for the project in the current directory alone
     #[arg(long)]
     project: bool,
+
+    /// Also let the model use these tools without asking; without it, what to add by hand is said
+    #[arg(long, value_enum, value_name = "WHAT")]
+    allow: Option<Allow>,
+}
+
+impl SetupArgs {
+    /// The host to wire.
+    pub(super) const fn host(&self) -> Host {
+        self.host
+    }
+
+    /// What the model may do unasked.
+    pub(super) const fn allow(&self) -> Option<Allow> {
+        self.allow
+    }
 }
 
 /// What the configuration says about the server.
@@ -52,35 +73,46 @@ pub(super) struct Wiring {
     /// Absolute path of this program.
     pub(super) program: String,
     /// Settings that differ from the defaults, as variables of the environment.
-    pub(super) settings: Vec<(&'static str, String)>,
+    pub(super) settings: Vec<(String, String)>,
+    /// What the model may do unasked, if this is to be written.
+    pub(super) allow: Option<Allow>,
 }
 
 impl Wiring {
     fn env(&self) -> Map<String, Value> {
         let settings = self.settings.iter();
         settings
-            .map(|(name, value)| ((*name).to_owned(), Value::from(value.as_str())))
+            .map(|(name, value)| (name.clone(), Value::from(value.as_str())))
             .collect()
     }
 
     /// A command line of a shell. Hooks do not get the server's environment, so what the two must
     /// agree on stands in it.
     fn command(&self, arguments: &str) -> String {
-        let mut words = vec![];
+        let mut words = vec![shell_word(&self.program)];
         for (name, value) in &self.settings {
-            let flag = match *name {
+            let flag = match name.as_str() {
                 "INTERLINK_KEY" => "--key",
                 "INTERLINK_AGENT_DB" => "--db",
+                "INTERLINK_STORE_MODE" => "--store-mode",
+                "INTERLINK_INSECURE_KEY_PERMISSIONS" => {
+                    words.push("--insecure-key-permissions".to_owned());
+                    continue;
+                }
+                "XDG_STATE_HOME" if cfg!(unix) => {
+                    words.insert(0, format!("{name}={}", shell_word(value)));
+                    continue;
+                }
                 _ => continue,
             };
             words.push(format!("{flag} {}", shell_word(value)));
         }
-        words.insert(0, shell_word(&self.program));
         format!("{} {arguments}", words.join(" "))
     }
 }
 
-fn shell_word(text: &str) -> String {
+/// A word as a shell reads it back.
+pub(super) fn shell_word(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@%".contains(c);
     if !text.is_empty() && text.chars().all(plain) {
         text.to_owned()
@@ -130,7 +162,12 @@ struct Change {
 /// # Errors
 ///
 /// [`SetupError`]; every file is either as it was or as it shall be.
-pub(super) fn run(args: &SetupArgs, key: &Path, wiring: &Wiring) -> Result<(), SetupError> {
+pub(super) fn run(
+    args: &SetupArgs,
+    key: &Path,
+    wiring: &Wiring,
+    notes: &[&str],
+) -> Result<(), SetupError> {
     let env = paths::process_env;
     if args.print {
         return print(args, wiring);
@@ -141,7 +178,11 @@ pub(super) fn run(args: &SetupArgs, key: &Path, wiring: &Wiring) -> Result<(), S
     for change in &changes {
         said.push(write(change)?);
     }
-    said.push(next_steps(args.host).to_owned());
+    said.extend(notes.iter().map(|note| format!("note      : {note}")));
+    said.push(next_steps(args).to_owned());
+    if wiring.allow.is_none() {
+        said.push(allow::by_hand(args.host));
+    }
     say(&(said.join("\n") + "\n"))
 }
 
@@ -177,7 +218,7 @@ pub(super) fn wired(host: Host, server: &str, hooks: &str) -> (bool, bool) {
     match host {
         Host::Codex => {
             let hooked = hooks.contains("bind_codex_session");
-            (codex::is_wired(server), hooked)
+            (codex::tables(server) > 0, hooked)
         }
         Host::Claude => {
             let parse = |text: &str| members::Members::parse(text).ok();
@@ -274,14 +315,19 @@ fn print(args: &SetupArgs, wiring: &Wiring) -> Result<(), SetupError> {
         Host::Codex => format!(
             "# {}\n{}",
             paths::codex_file(&env)?.display(),
-            codex::block(wiring)
+            codex::block(wiring, wiring.allow)
         ),
     };
     say(&text)
 }
 
-fn next_steps(host: Host) -> &'static str {
-    match host {
+fn next_steps(args: &SetupArgs) -> &'static str {
+    match args.host {
+        Host::Claude if args.project => {
+            "Next: start the bus if it does not run (interlink-bus), start a new Claude Code \
+             session in this folder, say yes when it asks about the server of .mcp.json, and ask \
+             it to call list_peers. `interlink-mcp doctor` checks the rest."
+        }
         Host::Claude => {
             "Next: start the bus if it does not run (interlink-bus), start a new Claude Code \
              session, and ask it to call list_peers. `interlink-mcp doctor` checks the rest."

@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::presence::Presence;
+use super::presence::{Presence, age_text};
 use crate::types::id::{PublicKey, SessionId};
 use crate::types::text::visible_id;
 
@@ -33,6 +33,19 @@ pub struct Seen {
     pub session: SessionId,
     /// Whether it runs.
     pub presence: Presence,
+}
+
+/// A session that was seen before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remembered {
+    /// Its owner.
+    pub key: PublicKey,
+    /// Its id.
+    pub session: SessionId,
+    /// Milliseconds since it was heard.
+    pub age_ms: u64,
+    /// Whether it said good-bye.
+    pub closed: bool,
 }
 
 /// Who owns a session id, as far as is remembered.
@@ -67,6 +80,8 @@ pub struct World<'a> {
     pub seen: Option<&'a [Seen]>,
     /// Owners of session ids, from the directory alone.
     pub owners: &'a BTreeMap<SessionId, Owner>,
+    /// Sessions that were seen before, from the directory, in any order.
+    pub remembered: &'a [Remembered],
     /// Sessions of this identity that the log knows of.
     pub siblings: &'a BTreeSet<SessionId>,
     /// Where answers to a key go: the session that wrote last, in this task if it is one.
@@ -132,11 +147,23 @@ pub enum Unresolved {
         state: &'static str,
     },
     /// An identity has no session that is known.
-    #[error("it is offline: no relay shows a session of it; name its `session` to write anyway")]
-    Offline,
+    #[error(
+        "it is offline: no relay shows a session of it that runs; name its `session` to write \
+         anyway{}", last_known(.known)
+    )]
+    Offline {
+        /// Those that are remembered, the one heard last first.
+        known: Vec<Remembered>,
+    },
     /// No relay answers, and nobody wrote before.
-    #[error("no relay answers, and no session of it wrote before; name its `session`")]
-    NoRelay,
+    #[error(
+        "no relay answers, and no session of it wrote before; name its `session`{}",
+        last_known(.known)
+    )]
+    NoRelay {
+        /// Those that are remembered, the one heard last first.
+        known: Vec<Remembered>,
+    },
     /// This identity has no other session.
     #[error("there is no other live session of this identity")]
     NoSibling,
@@ -179,6 +206,26 @@ fn list(sessions: &[SessionId]) -> String {
         ids.push(format!("and {} more", sessions.len() - LISTED));
     }
     ids.join(", ")
+}
+
+/// What can be named instead, with what is known of it.
+fn last_known(known: &[Remembered]) -> String {
+    if known.is_empty() {
+        return String::new();
+    }
+    let mut ids: Vec<String> = known
+        .iter()
+        .take(LISTED)
+        .map(|s| {
+            let closed = if s.closed { ", said good-bye" } else { "" };
+            let age = age_text(s.age_ms);
+            format!("{} (heard {age} ago{closed})", quoted(&s.session))
+        })
+        .collect();
+    if known.len() > LISTED {
+        ids.push(format!("and {} more", known.len() - LISTED));
+    }
+    format!("; known so far: {}", ids.join(", "))
 }
 
 impl World<'_> {
@@ -244,6 +291,14 @@ impl World<'_> {
                 && !(s.key == self.me && s.session == *self.own)
                 && matches!(s.presence, Presence::Live { .. } | Presence::Away { .. })
         })
+    }
+
+    /// What is remembered of an identity's sessions, the one heard last first.
+    fn remembered_of(&self, key: PublicKey) -> Vec<Remembered> {
+        let of_key = self.remembered.iter().filter(|s| s.key == key);
+        let mut known: Vec<Remembered> = of_key.cloned().collect();
+        known.sort_by(|a, b| (a.age_ms, &a.session).cmp(&(b.age_ms, &b.session)));
+        known
     }
 
     fn at(&self, key: PublicKey, who: Who, session: SessionId) -> Destination {
@@ -402,9 +457,13 @@ fn by_identity(world: &World<'_>, key: PublicKey, who: Who) -> Result<Destinatio
         [one] => Ok(world.at(key, who, one.session.clone())),
         [] => match last {
             Some(last) => Ok(world.at(key, who, last.clone())),
-            None if world.seen.is_none() => Err(Unresolved::NoRelay),
+            None if world.seen.is_none() => Err(Unresolved::NoRelay {
+                known: world.remembered_of(key),
+            }),
             None if key == world.me => Err(Unresolved::NoSibling),
-            None => Err(Unresolved::Offline),
+            None => Err(Unresolved::Offline {
+                known: world.remembered_of(key),
+            }),
         },
         several => Err(Unresolved::Several {
             sessions: several.iter().map(|s| s.session.clone()).collect(),

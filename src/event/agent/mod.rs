@@ -40,7 +40,8 @@ pub use pairing::{
     PairNewsSeen, PairRequestEnded, PairRequested, Question, RequestEnd,
 };
 pub use policy::{
-    LeaseReleased, LeaseTaken, Origin, PeerAdded, PeerRemoved, PeersFileAdopted, PeersPublished,
+    HeldPeer, LeaseReleased, LeaseTaken, Origin, PeerAdded, PeerRemoved, PeersFileAdopted,
+    PeersHeld, PeersPublished,
 };
 
 use crate::codec::body::{self, EncodeError};
@@ -116,6 +117,7 @@ agent_events!(
     ReplaySeen,
     ReplayForgotten,
     PeersFileAdopted,
+    PeersHeld,
     HostChanged,
     // Pairing.
     PairRequested,

@@ -96,6 +96,33 @@ impl PeersFileAdopted {
     }
 }
 
+/// An entry of `peers.json` that does not admit its key, because the key had been revoked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HeldPeer {
+    /// The name that it was given; at most 1024 bytes.
+    pub petname: String,
+    /// The key.
+    pub key: PublicKey,
+}
+
+/// These entries of the hand edit that is taken over do not count. They take the place of those of
+/// the edit before; none may be left.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PeersHeld {
+    /// They, at most 64, by key.
+    pub entries: Vec<HeldPeer>,
+}
+
+impl PeersHeld {
+    pub(super) fn json(&self) -> Value {
+        let entries = self.entries.iter();
+        let entries: Vec<Value> = entries
+            .map(|e| json!({ "petname": e.petname, "key": e.key }))
+            .collect();
+        json!({ "entries": entries })
+    }
+}
+
 /// A process took over a session; whoever held it before has lost it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LeaseTaken {

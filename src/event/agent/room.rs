@@ -8,6 +8,7 @@ macro_rules! policy_event {
             | $crate::event::agent::AgentEvent::PeerRemoved(_)
             | $crate::event::agent::AgentEvent::PeersPublished(_)
             | $crate::event::agent::AgentEvent::PeersFileAdopted(_)
+            | $crate::event::agent::AgentEvent::PeersHeld(_)
             | $crate::event::agent::AgentEvent::LeaseTaken(_)
             | $crate::event::agent::AgentEvent::LeaseReleased(_)
     };

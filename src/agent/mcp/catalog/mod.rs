@@ -26,6 +26,7 @@ use super::reply::Answer;
 use super::schema;
 use super::server::HostConnection;
 use crate::agent::core::Core;
+use crate::types::limit::DECLARED_RESULT_CHARS;
 
 /// A host's call of a tool.
 pub struct Call<'a> {
@@ -54,8 +55,29 @@ pub fn tools() -> Vec<Tool> {
     tools.extend(pairing::tools());
     tools.extend(hosts::tools());
     tools.sort_by(|a, b| a.name.cmp(&b.name));
+    for tool in &mut tools {
+        if LONG_ANSWERS.contains(&&*tool.name) {
+            let meta = tool.meta.get_or_insert_default();
+            let chars = Value::from(DECLARED_RESULT_CHARS);
+            meta.0
+                .insert("anthropic/maxResultSizeChars".to_owned(), chars);
+        }
+    }
     tools
 }
+
+/// Tools whose answers are as long as the host allows. Claude Code has to be told, or it puts them into
+/// a file and shows the beginning.
+const LONG_ANSWERS: [&str; 8] = [
+    "conversation_history",
+    "discover",
+    "list_pair_requests",
+    "list_peers",
+    "list_pending",
+    "list_tasks",
+    "message_status",
+    "receive_messages",
+];
 
 /// Answers a call.
 ///
@@ -239,5 +261,10 @@ mod tests {
             loaded,
             ["acknowledge_messages", "receive_messages", "send_message"]
         );
+        let long = tools.iter().filter(|t| {
+            let meta = t.meta.as_ref();
+            meta.is_some_and(|m| m.0.contains_key("anthropic/maxResultSizeChars"))
+        });
+        assert_eq!(long.count(), LONG_ANSWERS.len());
     }
 }

@@ -104,6 +104,9 @@ pub struct PairRequests {
     pub conflicts: Vec<Conflict>,
     /// What this session has not seen before.
     pub news: Vec<PairNews>,
+    /// How many more entries there are than fit into an answer; the user sees all with
+    /// `interlink-admin pair list`.
+    pub left_out: u64,
     /// What to do next.
     pub note: String,
 }

@@ -114,4 +114,6 @@ pub struct Pending {
     pub dropped: Vec<Outgoing>,
     /// Messages to this session that came too late to be read, newest first.
     pub expired: Vec<super::Expired>,
+    /// How many more there are of all sorts than are shown.
+    pub left_out: u64,
 }

@@ -8,22 +8,23 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::room::Room;
 use crate::agent::core::Core;
 use crate::agent::mcp::args;
 use crate::agent::mcp::error::ToolError;
 use crate::agent::mcp::render;
 use crate::agent::mcp::reply::{Answer, Discovered, FailedRelay, Identity, IdentitySession};
+use crate::agent::presence::said;
 use crate::agent::roster::{DISCOVER_WAIT, Roster, RosterSession, Whom, fetch};
 use crate::domain::machine::presence::{Presence, age_text};
 use crate::domain::query::agent as query;
 use crate::types::id::PublicKey;
+use crate::types::time::Clock as _;
 
 /// Identities that are shown.
 const IDENTITIES: usize = 100;
 /// Sessions of one identity that are shown.
 const SESSIONS: usize = 20;
-/// Longest text of the answer in bytes; what does not fit is counted.
-const MAX_TEXT_BYTES: usize = 48 * 1024;
 /// Age in milliseconds from which a session is probably gone.
 const PROBABLY_GONE_MS: u64 = 86_400_000;
 
@@ -36,7 +37,7 @@ pub async fn discover(
     core: &Arc<Core>,
     a: args::Discover,
 ) -> Result<Answer<Discovered>, ToolError> {
-    let roster = fetch(core, DISCOVER_WAIT, Whom::Everybody).await?;
+    let mut roster = fetch(core, DISCOVER_WAIT, Whom::Everybody).await?;
     let failed: Vec<FailedRelay> = roster
         .failed
         .iter()
@@ -50,6 +51,10 @@ pub async fn discover(
         lines.extend(failed.iter().map(failed_line));
         return Err(ToolError::Failed(lines.join("\n")));
     }
+    // What relays show of this session is older than what it says now.
+    let own = |s: &RosterSession| s.key == core.me && s.session.as_ref() == Some(&core.session);
+    roster.sessions.retain(|s| !own(s));
+    roster.sessions.push(this_session(core));
     let peers: BTreeMap<PublicKey, String> = core
         .ledger
         .read(|s| Ok(query::peers(s)?))
@@ -63,6 +68,21 @@ pub async fn discover(
         groups.retain(|g| g.is(wanted));
     }
     Ok(answer(core, groups, failed, wanted.is_some()))
+}
+
+/// This session in its own words.
+fn this_session(core: &Core) -> RosterSession {
+    let info = said(core);
+    RosterSession {
+        key: core.me,
+        session: Some(core.session.clone()),
+        name: core.name.clone(),
+        cwd: info.cwd,
+        git_root: info.git_root,
+        summary: info.summary,
+        ts: core.clock.now(),
+        presence: Presence::Live { age_ms: 0 },
+    }
 }
 
 /// The sessions of one identity.
@@ -139,18 +159,21 @@ fn answer(
     let mut left_out = groups.len().saturating_sub(IDENTITIES);
     let mut identities = vec![];
     let mut lines = vec![];
-    let mut bytes = 0;
+    let mut room = Room::of(core);
+    room.less(&failed_relays);
     for mut group in groups.into_iter().take(IDENTITIES) {
         left_out += group.sessions.len().saturating_sub(SESSIONS);
         group.sessions.truncate(SESSIONS);
-        let identity = identity(core, &group);
-        let text = identity_text(&identity);
-        if bytes + text.len() > MAX_TEXT_BYTES {
+        let mut identity = identity(core, &group);
+        // The sessions that were heard last come first.
+        while !room.fits(&identity) && identity.sessions.pop().is_some() {
+            left_out += 1;
+        }
+        if !room.takes(&identity) {
             left_out += 1;
             continue;
         }
-        bytes += text.len();
-        lines.push(text);
+        lines.push(identity_text(&identity));
         identities.push(identity);
     }
     let note = match (identities.is_empty(), filtered) {

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::agent::core::Core;
 use crate::agent::host::{HostConfig, codex, notice_in, notice_text};
 use crate::agent::lease::Right;
+use crate::agent::lifecycle::is_alive;
 use crate::agent::mcp::args;
 use crate::agent::mcp::error::ToolError;
 use crate::agent::mcp::reply::{Answer, FailedDeliveries, FailedDelivery};
@@ -155,9 +156,42 @@ pub async fn bind_claude_session(
         ));
     }
     let session = claude_id(&a.session_id)?;
+    if !a.take_over.is_some_and(args::Flag::get) {
+        stays_where_it_is(supervisor, &session).await?;
+    }
     let core = bind(supervisor, &session)?;
     prompted(&core, a.prompt.as_deref()).await;
     Ok(greeting(supervisor, a.hook_event_name.as_deref()))
+}
+
+/// Refuses a conversation that another server of this identity serves. The newest server wins a
+/// session that it was started for, but a hook's word is only a word: whoever can call the tool would
+/// end a conversation that runs.
+async fn stays_where_it_is(supervisor: &Supervisor, session: &SessionId) -> Result<(), ToolError> {
+    if supervisor.core().is_some_and(|c| c.session == *session) {
+        return Ok(());
+    }
+    let wanted = session.clone();
+    let row = supervisor
+        .base
+        .ledger
+        .read(move |s| Ok(query::lease(s, &wanted)?))
+        .await;
+    // A store that does not answer says nothing against it.
+    let holder = row.ok().flatten().and_then(|row| row.holder);
+    match holder {
+        Some(holder)
+            if holder.pid != std::process::id() && is_alive(holder.pid, holder.process_start) =>
+        {
+            Err(ToolError::Invalid(format!(
+                "conversation {session} is served by process {} already. Close it there, or start \
+                 another conversation here (/clear); to have it here all the same, call \
+                 bind_claude_session with take_over=true",
+                holder.pid
+            )))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// `end_claude_session`

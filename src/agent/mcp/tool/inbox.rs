@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use super::view::{Meant, letter, meant, received, received_text};
+use super::room::Room;
+use super::view::{Letter, Meant, letter, meant, received, received_text};
 use crate::agent::core::Core;
 use crate::agent::lease::Right;
 use crate::agent::mcp::args;
 use crate::agent::mcp::error::ToolError;
 use crate::agent::mcp::render;
-use crate::agent::mcp::reply::{Acknowledged, Answer, Expired, Inbox, Notice, Receipt};
+use crate::agent::mcp::reply::{Acknowledged, Answer, Expired, Inbox, Notice, Receipt, Received};
 use crate::agent::roster;
 use crate::domain::decide::agent::{AgentCommand, AgentReply};
 use crate::domain::projection::agent::{ExpiredRow, NoticeRow};
@@ -50,12 +51,20 @@ pub async fn receive_messages(
     observe(core, a.notification_id, a.reset_notification == Some(true)).await?;
     learn_owners(core, limit).await?;
     let session = core.session.clone();
+    let mut room = Room::of(core);
+    let most = room.left();
     let (letters, totals, expired, notice) = core
         .ledger
         .read(move |s| {
             let notice = query::notice(s, &session)?;
             let mut letters = vec![];
+            let mut bytes = 0usize;
             for mail in query::unread(s, &session, limit)? {
+                // Not read from the disk to be left out.
+                if bytes > most {
+                    break;
+                }
+                bytes = bytes.saturating_add(usize::try_from(mail.row.len).unwrap_or(usize::MAX));
                 letters.push(letter(s, mail, notice.as_ref())?);
             }
             let totals = query::unread_totals(s, &session)?;
@@ -63,15 +72,14 @@ pub async fn receive_messages(
             Ok((letters, totals, expired, notice))
         })
         .await?;
-    let messages = letters
-        .iter()
-        .map(|l| received(core, l))
-        .collect::<Result<Vec<_>, _>>()?;
-    let expired = expired_view(&expired, |_| true);
+    let (expired, _) = room.share(4).first_of(expired_view(&expired, |_| true));
+    room.less(&expired);
+    let messages = fitting(core, &letters, &mut room)?;
     // Why mail may be missing belongs to the answer.
     let trouble = core.peers.ensure(&core.ledger).await.err();
     let unread = u64::try_from(totals.messages).unwrap_or(u64::MAX);
-    let mut note = note(messages.len(), totals.messages);
+    let remaining = totals.messages.saturating_sub(messages.len());
+    let mut note = note(&messages, remaining);
     if let Some(trouble) = trouble {
         note = format!("{note} Warning: {trouble}");
     }
@@ -84,6 +92,7 @@ pub async fn receive_messages(
     let data = Inbox {
         messages,
         unread,
+        remaining: u64::try_from(remaining).unwrap_or(u64::MAX),
         expired,
         notice: notice.as_ref().filter(|n| !n.observed).map(notice_view),
         note,
@@ -151,16 +160,41 @@ pub(super) fn expired_text(e: &Expired) -> String {
     )
 }
 
-fn note(shown: usize, unread: usize) -> String {
-    match (shown, unread) {
-        (0, _) => "No unread messages. Do not poll; a notice comes with the next one.".to_owned(),
-        (shown, unread) if shown < unread => format!(
-            "{shown} of {unread} unread messages. Acknowledge them by their receipts with \
-             acknowledge_messages before acting on them, then fetch the rest."
-        ),
-        _ => "Acknowledge them by their receipts with acknowledge_messages before acting on them."
-            .to_owned(),
+/// The first messages that fit, whole; of one that is too long by itself its first part. There is
+/// always one, and what is not shown stays unread.
+fn fitting(core: &Core, letters: &[Letter], room: &mut Room) -> Result<Vec<Received>, ToolError> {
+    let mut messages = vec![];
+    for letter in letters {
+        let message = received(core, letter, 0, room.left())?;
+        if message.part.is_some() && !messages.is_empty() {
+            break;
+        }
+        if !room.takes(&message) {
+            break;
+        }
+        messages.push(message);
     }
+    Ok(messages)
+}
+
+fn note(shown: &[Received], remaining: usize) -> String {
+    if shown.is_empty() {
+        return "No unread messages. Do not poll; a notice comes with the next one.".to_owned();
+    }
+    let mut note = "Acknowledge them by their receipts with acknowledge_messages before acting on \
+                    them."
+        .to_owned();
+    if shown.iter().any(|m| m.part.is_some()) {
+        note.push_str(
+            " This one is long and shown in part: read the rest with message_status first.",
+        );
+    }
+    if remaining > 0 {
+        note.push_str(&format!(
+            " {remaining} more unread: acknowledge these, then call receive_messages again."
+        ));
+    }
+    note
 }
 
 fn notice_view(row: &NoticeRow) -> Notice {

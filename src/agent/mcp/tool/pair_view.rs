@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::room::Room;
 use crate::agent::core::Core;
 use crate::agent::lease::Right;
 use crate::agent::mcp::args;
@@ -71,13 +72,7 @@ pub async fn list_pair_requests(
     _: args::Nothing,
 ) -> Result<Answer<PairRequests>, ToolError> {
     let books = books(core).await?;
-    let data = PairRequests {
-        inbound: books.inbound.iter().map(asking).collect(),
-        outbound: books.outbound.iter().map(asked).collect(),
-        conflicts: books.conflicts.iter().map(conflict).collect(),
-        news: books.news.iter().map(|n| news(n, &books.peers)).collect(),
-        note: note(&books).to_owned(),
-    };
+    let data = requests(core, &books);
     if let Some(newest) = books.news.last() {
         see(core, newest).await;
     }
@@ -85,6 +80,34 @@ pub async fn list_pair_requests(
         text: text(&data),
         data,
     })
+}
+
+/// What fits into an answer. No sort of entry pushes out all of another: anybody can ask.
+fn requests(core: &Core, books: &Books) -> PairRequests {
+    let mut room = Room::of(core);
+    let conflicts = books.conflicts.iter().map(conflict).collect();
+    let (conflicts, c) = room.share(4).first_of(conflicts);
+    room.less(&conflicts);
+    let (outbound, o) = room
+        .share(4)
+        .first_of(books.outbound.iter().map(asked).collect());
+    room.less(&outbound);
+    // The newest: it is what this session came for.
+    let newest = books.news.iter().rev();
+    let (mut news, n) = room
+        .share(3)
+        .first_of(newest.map(|n| news(n, &books.peers)).collect());
+    news.reverse();
+    room.less(&news);
+    let (inbound, i) = room.first_of(books.inbound.iter().map(asking).collect());
+    PairRequests {
+        inbound,
+        outbound,
+        conflicts,
+        news,
+        left_out: c.saturating_add(o).saturating_add(n).saturating_add(i),
+        note: note(books).to_owned(),
+    }
 }
 
 /// The list is worth more than the bookkeeping of what was seen of it.
@@ -218,6 +241,12 @@ fn text(data: &PairRequests) -> String {
         lines.push(format!(
             "{} accepted, but {}, key {}",
             c.fingerprint, c.problem, c.key
+        ));
+    }
+    if data.left_out > 0 {
+        lines.push(format!(
+            "{} more did not fit; the user sees all with `interlink-admin pair list`.",
+            data.left_out
         ));
     }
     lines.push(data.note.clone());

@@ -1,5 +1,6 @@
 //! `add_peer`, `remove_peer`, `list_peers`.
 
+use super::room::Room;
 use crate::agent::core::Core;
 use crate::agent::ledger::LedgerError;
 use crate::agent::mcp::approve::{self, Refusal, Wish};
@@ -193,9 +194,10 @@ fn not_removed(refusal: Refusal) -> ToolError {
 /// [`ToolError`].
 pub async fn list_peers(core: &Core, _: args::Nothing) -> Result<Answer<Peers>, ToolError> {
     core.peers.ensure(&core.ledger).await?;
-    let peers = core.ledger.read(|s| Ok(query::peers(s)?)).await?;
-    let mut held = core.peers.held();
-    held.retain(|(_, key)| peers.iter().all(|p| p.key != *key));
+    let (peers, held) = core
+        .ledger
+        .read(|s| Ok((query::peers(s)?, query::held(s)?)))
+        .await?;
     let held: Vec<Held> = held
         .iter()
         .map(|(petname, key)| Held {
@@ -203,6 +205,9 @@ pub async fn list_peers(core: &Core, _: args::Nothing) -> Result<Answer<Peers>, 
             key: key.to_string(),
         })
         .collect();
+    let mut room = Room::of(core);
+    let (held, _) = room.share(4).first_of(held);
+    room.less(&held);
     let peers: Vec<Peer> = peers
         .iter()
         .map(|p| Peer {
@@ -212,6 +217,7 @@ pub async fn list_peers(core: &Core, _: args::Nothing) -> Result<Answer<Peers>, 
             since_ms: p.since.0,
         })
         .collect();
+    let (peers, left_out) = room.first_of(peers);
     let mut text = if peers.is_empty() {
         "No peers.".to_owned()
     } else {
@@ -221,6 +227,11 @@ pub async fn list_peers(core: &Core, _: args::Nothing) -> Result<Answer<Peers>, 
             .collect();
         lines.join("\n")
     };
+    if left_out > 0 {
+        text.push_str(&format!(
+            "\n{left_out} more did not fit; `interlink-admin peers list` shows all."
+        ));
+    }
     for entry in &held {
         text.push_str(&format!(
             "\nNot admitted, although peers.json was edited so: {} \u{2192} {}. The key had been \
@@ -230,6 +241,10 @@ pub async fn list_peers(core: &Core, _: args::Nothing) -> Result<Answer<Peers>, 
     }
     Ok(Answer {
         text,
-        data: Peers { peers, held },
+        data: Peers {
+            peers,
+            left_out,
+            held,
+        },
     })
 }

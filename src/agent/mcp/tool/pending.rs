@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::inbox::{expired_text, expired_view};
+use super::room::Room;
 use super::view::{outgoing, outgoing_text};
 use crate::agent::core::Core;
 use crate::agent::mcp::args;
@@ -33,15 +34,26 @@ pub async fn list_pending(core: &Core, _: args::Nothing) -> Result<Answer<Pendin
             Ok((open, troubled, expired, query::peers(s)?))
         })
         .await?;
-    let view = |list: &[OutMail]| -> Vec<Outgoing> {
-        let list = list.iter();
-        list.map(|out| outgoing(core, &peers, out, None)).collect()
+    let mut room = Room::of(core);
+    let mut left_out = 0u64;
+    // No sort pushes out all of another.
+    let mut view = |share: usize, list: &[OutMail]| -> Vec<Outgoing> {
+        let list = list.iter().map(|out| outgoing(core, &peers, out));
+        let (shown, left) = room.share(share).first_of(list.collect());
+        room.less(&shown);
+        left_out = left_out.saturating_add(left);
+        shown
     };
+    let refused = view(4, &troubled.refused);
+    let dropped = view(4, &troubled.dropped);
+    let pending = view(2, &open);
+    let (expired, left) = room.first_of(expired_view(&expired, |_| true));
     let data = Pending {
-        pending: view(&open),
-        refused: view(&troubled.refused),
-        dropped: view(&troubled.dropped),
-        expired: expired_view(&expired, |_| true),
+        pending,
+        refused,
+        dropped,
+        expired,
+        left_out: left_out.saturating_add(left),
     };
     Ok(Answer {
         text: text(&data),
@@ -69,6 +81,9 @@ fn text(data: &Pending) -> String {
     if !data.expired.is_empty() {
         lines.push("Came too late; acknowledge to put away:".to_owned());
         lines.extend(data.expired.iter().map(expired_text));
+    }
+    if data.left_out > 0 {
+        lines.push(format!("{} more did not fit.", data.left_out));
     }
     lines.join("\n")
 }

@@ -1,31 +1,32 @@
-//! `send_message`, `message_status`, `conversation_history`.
+//! `send_message`, `message_status`.
 
 use std::sync::Arc;
 
+use super::room::Room;
 use super::view::{
-    Letter as Shown, Meant, letter, meant, outgoing, outgoing_text, received, received_text,
-    shown_session, text_at,
+    Meant, letter, meant, outgoing_text, outgoing_with, received, received_text, shown_session,
+    text_at,
 };
 use crate::agent::core::Core;
 use crate::agent::directory::{Address, Presence, Who, resolve};
 use crate::agent::mcp::args;
 use crate::agent::mcp::error::ToolError;
 use crate::agent::mcp::render;
-use crate::agent::mcp::reply::{Answer, History, Line, Queued, Status};
+use crate::agent::mcp::reply::{Answer, Queued, Status};
 use crate::agent::poll::mail_status;
 use crate::crypto::hash::sha256;
 use crate::domain::decide::agent::{AgentCommand, AgentReply, QueueMessage};
 use crate::domain::machine::destination::Destination;
 use crate::domain::machine::presence::age_text;
 use crate::domain::projection::agent::{Sent, TaskState};
-use crate::domain::query::agent::{self as query, Line as Row, MailState, OutMail, With};
+use crate::domain::query::agent as query;
 use crate::event::agent::MailKind;
 use crate::types::id::{MsgId, PublicKey};
 use crate::types::limit::{MAX_MESSAGE_BYTES, MAX_TASK_ID_BYTES};
 use crate::types::time::Clock as _;
 use crate::wire::envelope::{Draft, Message, MessageKind, TaskStatus};
 
-fn invalid<T>(text: impl Into<String>) -> Result<T, ToolError> {
+pub(super) fn invalid<T>(text: impl Into<String>) -> Result<T, ToolError> {
     Err(ToolError::Invalid(text.into()))
 }
 
@@ -297,8 +298,10 @@ pub async fn message_status(
             Ok((letters, sent, query::peers(s)?))
         })
         .await?;
+    let offset = usize::try_from(a.offset.unwrap_or(0)).unwrap_or(usize::MAX);
+    let max = Room::of(core).left();
     if let Some(letter) = letters.first() {
-        let r = received(core, letter)?;
+        let r = received(core, letter, offset, max)?;
         return Ok(Answer {
             text: received_text(&r),
             data: Status {
@@ -326,7 +329,7 @@ pub async fn message_status(
         Sent::Accepted => "a relay has it; whether the recipient read it is not known",
         Sent::Refused => "every relay refused it for good; it is not tried again",
     };
-    let o = outgoing(core, &peers, &out, text);
+    let o = outgoing_with(core, &peers, &out, text.as_deref(), offset, max);
     Ok(Answer {
         text: format!("{}\n({note})", outgoing_text(&o)),
         data: Status {
@@ -336,130 +339,4 @@ pub async fn message_status(
             note: note.to_owned(),
         },
     })
-}
-
-/// One line of a conversation with its text.
-enum Entry {
-    In(Shown),
-    Out(OutMail, Option<String>),
-}
-
-/// Shows what was exchanged with somebody.
-///
-/// # Errors
-///
-/// [`ToolError`].
-pub async fn conversation_history(
-    core: &Arc<Core>,
-    a: args::ConversationHistory,
-) -> Result<Answer<History>, ToolError> {
-    let limit = super::inbox::limit(a.limit)?;
-    let with = partner(core, &a.peer).await?;
-    let own = core.session.clone();
-    let keys: Vec<_> = with.iter().map(|with| with.key).collect();
-    let (entries, peers, expired) = core
-        .ledger
-        .read(move |s| {
-            let notice = query::notice(s, &own)?;
-            let mut entries = vec![];
-            for with in &with {
-                for row in query::conversation(s, &own, with, limit)? {
-                    entries.push(match row {
-                        Row::In(mail) => Entry::In(letter(s, mail, notice.as_ref())?),
-                        Row::Out(out) => {
-                            let text = text_at(s, out.row.body)?;
-                            Entry::Out(out, text)
-                        }
-                    });
-                }
-            }
-            Ok((entries, query::peers(s)?, query::expired(s, Some(&own))?))
-        })
-        .await?;
-    let expired = super::inbox::expired_view(&expired, |key| keys.contains(key));
-    let mut items = vec![];
-    let mut unread = vec![];
-    for entry in &entries {
-        items.push(match entry {
-            Entry::In(letter) => {
-                if letter.state != MailState::Acknowledged {
-                    let row = &letter.mail.row;
-                    unread.push((row.from, row.msg_id.clone()));
-                }
-                Line {
-                    received: Some(received(core, letter)?),
-                    sent: None,
-                }
-            }
-            Entry::Out(out, text) => Line {
-                received: None,
-                sent: Some(outgoing(core, &peers, out, text.clone())),
-            },
-        });
-    }
-    let acknowledged = if a.consume == Some(true) && !unread.is_empty() {
-        super::inbox::acknowledge(core, unread).await?
-    } else {
-        0
-    };
-    let mut lines: Vec<String> = items
-        .iter()
-        .filter_map(|line| match (&line.received, &line.sent) {
-            (Some(r), _) => Some(received_text(r)),
-            (_, Some(o)) => Some(outgoing_text(o)),
-            _ => None,
-        })
-        .collect();
-    lines.extend(expired.iter().map(super::inbox::expired_text));
-    let text = if lines.is_empty() {
-        "No messages were exchanged with it.".to_owned()
-    } else {
-        lines.join("\n")
-    };
-    Ok(Answer {
-        text,
-        data: History {
-            messages: items,
-            expired,
-            acknowledged,
-        },
-    })
-}
-
-/// Whose conversation is meant: a name, a key, `self`, or a session that wrote or was written to.
-async fn partner(core: &Arc<Core>, peer: &str) -> Result<Vec<With>, ToolError> {
-    let peer = peer.trim().to_owned();
-    if peer.is_empty() {
-        return invalid("`peer` is empty: name a peer or a full session id");
-    }
-    if peer.eq_ignore_ascii_case("self") {
-        return Ok(vec![With {
-            key: core.me,
-            session: None,
-        }]);
-    }
-    let name = peer.clone();
-    let found = core
-        .ledger
-        .read(move |s| Ok(query::peer_by_name(s, &name)?))
-        .await?;
-    if let Some(found) = found {
-        return Ok(vec![With {
-            key: found.key,
-            session: None,
-        }]);
-    }
-    if let Ok(key) = peer.parse() {
-        return Ok(vec![With { key, session: None }]);
-    }
-    let address = Address {
-        to: &peer,
-        session: None,
-        task_id: None,
-    };
-    let to = resolve(core, address).await?;
-    Ok(vec![With {
-        key: to.key,
-        session: Some(to.session),
-    }])
 }

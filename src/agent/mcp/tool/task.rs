@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::room::Room;
 use super::send::{Letter, post, task_id};
 use super::view::name_of;
 use crate::agent::core::Core;
@@ -13,7 +14,7 @@ use crate::domain::projection::agent::TaskState;
 use crate::domain::query::agent::{self as query, Peer, Task};
 use crate::wire::envelope::TaskStatus;
 
-/// Tasks that are shown.
+/// Tasks that are shown, if they fit into an answer.
 const LISTED: usize = 50;
 
 /// Withdraws a task: says so to who works on it. What the other side makes of it is its own
@@ -53,9 +54,11 @@ pub async fn list_tasks(core: &Core, a: args::ListTasks) -> Result<Answer<Tasks>
     if a.all != Some(true) {
         tasks.retain(|task| !task.row.state.is_final());
     }
-    let left_out = tasks.len().saturating_sub(LISTED);
+    let more = u64::try_from(tasks.len().saturating_sub(LISTED)).unwrap_or(u64::MAX);
     tasks.truncate(LISTED);
     let tasks: Vec<TaskView> = tasks.iter().map(|task| view(core, &peers, task)).collect();
+    let (tasks, unfit) = Room::of(core).first_of(tasks);
+    let left_out = more.saturating_add(unfit);
     let mut lines: Vec<String> = tasks.iter().map(line).collect();
     if lines.is_empty() {
         lines.push("No open tasks.".to_owned());
@@ -65,10 +68,7 @@ pub async fn list_tasks(core: &Core, a: args::ListTasks) -> Result<Answer<Tasks>
     }
     Ok(Answer {
         text: lines.join("\n"),
-        data: Tasks {
-            tasks,
-            left_out: u64::try_from(left_out).unwrap_or(u64::MAX),
-        },
+        data: Tasks { tasks, left_out },
     })
 }
 

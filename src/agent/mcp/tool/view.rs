@@ -1,10 +1,15 @@
 //! Rows of the log as results.
 
+use std::convert::Infallible;
+
+use serde_json::json;
+
+use super::room::{Span, longest};
 use crate::agent::clock::random_hex;
 use crate::agent::core::Core;
 use crate::agent::mcp::error::ToolError;
 use crate::agent::mcp::render::{self, From as ShownFrom, Shown};
-use crate::agent::mcp::reply::{Outgoing, Receipt, Received, RelayState as ShownRelay};
+use crate::agent::mcp::reply::{Outgoing, Part, Receipt, Received, RelayState as ShownRelay};
 use crate::domain::machine::destination::Owner;
 use crate::domain::projection::agent::{NoticeRow, RelayState, Sent};
 use crate::domain::query::agent::{Mail, MailState, OutMail, Peer, mail_state};
@@ -12,6 +17,9 @@ use crate::store::{ReadError, Snapshot};
 use crate::types::id::{MsgId, PublicKey, SessionId};
 use crate::types::seq::Seq;
 use crate::wire::envelope::Message;
+
+/// Stands for a text that is not there any more.
+const LOST: &str = "(the text of this message is lost)";
 
 /// A received message with its body, as the snapshot has it.
 #[derive(Clone, Debug)]
@@ -109,8 +117,18 @@ pub(super) fn shown_session(session: &SessionId) -> String {
     plain(session.as_str()).unwrap_or_else(|| render::attribute(session.as_str()))
 }
 
-/// A received message as a result.
-pub(super) fn received(core: &Core, letter: &Letter) -> Result<Received, ToolError> {
+/// A received message as a result, from an offset of its text on, as far as `max` bytes of JSON go.
+pub(super) fn received(
+    core: &Core,
+    letter: &Letter,
+    offset: usize,
+    max: usize,
+) -> Result<Received, ToolError> {
+    let text = letter.text.as_deref().unwrap_or(LOST);
+    longest(text, offset, max, |span| shown(core, letter, text, span))
+}
+
+fn shown(core: &Core, letter: &Letter, text: &str, span: Span) -> Result<Received, ToolError> {
     let row = &letter.mail.row;
     let token = random_hex::<8>(&core.entropy).map_err(|e| ToolError::Local(e.to_string()))?;
     let id = shown_id(&letter.mail);
@@ -122,7 +140,7 @@ pub(super) fn received(core: &Core, letter: &Letter) -> Result<Received, ToolErr
         &row.label
     };
     let status = row.status.map(crate::event::agent::MailStatus::name);
-    let text = letter.text.as_deref();
+    let part = part(text, span, &id);
     let shown = Shown {
         from: if row.from == core.me {
             ShownFrom::OwnIdentity
@@ -136,10 +154,16 @@ pub(super) fn received(core: &Core, letter: &Letter) -> Result<Received, ToolErr
         task: row.task_id.as_deref(),
         status,
         in_reply_to: row.in_reply_to.as_ref().map(MsgId::as_str),
-        text: text.unwrap_or("(the text of this message is lost)"),
+        text: text.get(span.from..span.to).unwrap_or_default(),
     };
+    let mut content = render::wrapped(&token, &shown);
+    if let Some(part) = &part {
+        // After the marker with the token, so that it is not the peer's word.
+        content.push('\n');
+        content.push_str(&part_text(part));
+    }
     Ok(Received {
-        content: render::wrapped(&token, &shown),
+        content,
         receipt: Receipt {
             sender: row.from.to_string(),
             msg_id: id,
@@ -153,7 +177,34 @@ pub(super) fn received(core: &Core, letter: &Letter) -> Result<Received, ToolErr
         session: session.filter(|_| letter.owned).and_then(plain),
         reply_session: session.and_then(plain),
         superseded_by: letter.superseded_by.clone(),
+        part,
     })
+}
+
+/// What is said of a text that is not shown whole.
+fn part(text: &str, span: Span, id: &str) -> Option<Part> {
+    let number = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
+    let whole = span.from == 0 && span.to == text.len();
+    (!whole).then(|| Part {
+        from: number(span.from),
+        to: number(span.to),
+        of: number(text.len()),
+        more: (span.to < text.len()).then(|| {
+            format!(
+                "Cut here. Call message_status with {} for the next part.",
+                json!({ "msg_id": id, "offset": span.to })
+            )
+        }),
+    })
+}
+
+fn part_text(part: &Part) -> String {
+    let more = part.more.as_ref();
+    let more = more.map_or_else(|| " The end.".to_owned(), |more| format!(" {more}"));
+    format!(
+        "[bytes {} to {} of {} of this text.{more}]",
+        part.from, part.to, part.of
+    )
 }
 
 /// How far a received message is, in words.
@@ -192,13 +243,32 @@ pub(super) fn name_of(core: &Core, peers: &[Peer], key: &PublicKey) -> String {
     }
 }
 
-/// A sent message as a result.
-pub(super) fn outgoing(
+/// A sent message as a result, with its text from an offset on, as far as `max` bytes of JSON go.
+pub(super) fn outgoing_with(
     core: &Core,
     peers: &[Peer],
     out: &OutMail,
-    text: Option<String>,
+    text: Option<&str>,
+    offset: usize,
+    max: usize,
 ) -> Outgoing {
+    let Some(text) = text else {
+        return outgoing(core, peers, out);
+    };
+    let shown = longest(text, offset, max, |span| {
+        let mut o = outgoing(core, peers, out);
+        o.text = text.get(span.from..span.to).map(render::body);
+        o.part = part(text, span, out.row.msg_id.as_str());
+        Ok::<_, Infallible>(o)
+    });
+    match shown {
+        Ok(o) => o,
+        Err(e) => match e {},
+    }
+}
+
+/// A sent message as a result, without its text.
+pub(super) fn outgoing(core: &Core, peers: &[Peer], out: &OutMail) -> Outgoing {
     let row = &out.row;
     Outgoing {
         msg_id: row.msg_id.to_string(),
@@ -221,7 +291,8 @@ pub(super) fn outgoing(
             .iter()
             .map(|relay| shown_relay(&relay.url, &relay.state))
             .collect(),
-        text: text.map(|t| render::body(&t)),
+        part: None,
+        text: None,
     }
 }
 
@@ -276,6 +347,10 @@ pub(super) fn outgoing_text(o: &Outgoing) -> String {
     if let Some(body) = &o.text {
         text.push('\n');
         text.push_str(body);
+    }
+    if let Some(part) = &o.part {
+        text.push('\n');
+        text.push_str(&part_text(part));
     }
     text
 }

@@ -14,6 +14,8 @@ mod notice;
 mod outbox;
 mod pairing;
 mod policy;
+mod refusal;
+mod reply;
 
 #[cfg(test)]
 mod tests;
@@ -26,6 +28,8 @@ pub use directory::DirectoryCommand;
 pub use host::HostCommand;
 pub use pairing::command::*;
 pub use policy::settled;
+pub use refusal::AgentRefusal;
+pub use reply::{AgentReply, ImportOutcome, Reception};
 
 use crate::domain::projection::Projection;
 use crate::domain::projection::agent::{self as rows, MailRow, OutboxRow, seq_key};

@@ -8,16 +8,16 @@ use super::{
     nothing, refuse,
 };
 use crate::domain::query::agent::{
-    FileVersion, file_version, latest_published, lease as newest_lease, peer_by_key, peer_by_name,
-    peers, peers_file, revoked,
+    FileVersion, file_version, held as query_held, latest_published, lease as newest_lease,
+    peer_by_key, peer_by_name, peers, peers_file, revoked,
 };
 use crate::domain::tables::{TableError, TableReader};
 use crate::event::agent::{
-    AgentEvent, LeaseReleased, LeaseTaken, Origin, PeerAdded, PeerRemoved, PeersFileAdopted,
-    PeersPublished,
+    AgentEvent, HeldPeer, LeaseReleased, LeaseTaken, Origin, PeerAdded, PeerRemoved,
+    PeersFileAdopted, PeersHeld, PeersPublished,
 };
 use crate::types::id::PublicKey;
-use crate::types::limit::{MAX_PATH_BYTES, MAX_PEERS, MAX_PETNAME_BYTES};
+use crate::types::limit::{MAX_HELD_PEERS, MAX_PATH_BYTES, MAX_PEERS, MAX_PETNAME_BYTES};
 use crate::types::seq::Seq;
 use crate::wire::peers::{Petname, PetnameError};
 
@@ -284,6 +284,7 @@ pub(super) fn import(
             .into(),
         );
     }
+    events.extend(hold(tables, &outcome.held)?);
     let imported = PeersPublished {
         sha256: *sha256,
         imported: true,
@@ -328,7 +329,29 @@ pub(super) fn strike(
         .iter()
         .filter(|(_, key)| admitted.iter().all(|peer| peer.key != *key));
     outcome.held.extend(held.cloned());
+    events.extend(hold(tables, &outcome.held)?);
     done(events, AgentReply::Imported(outcome))
+}
+
+/// What is to be remembered of entries that do not count, if that is news.
+fn hold(
+    tables: &dyn TableReader,
+    held: &[(String, PublicKey)],
+) -> Result<Option<AgentEvent>, TableError> {
+    let mut held: Vec<(String, PublicKey)> = held.to_vec();
+    held.sort_by_key(|(_, key)| *key);
+    held.truncate(MAX_HELD_PEERS);
+    if query_held(tables)? == held {
+        return Ok(None);
+    }
+    let entries = held
+        .into_iter()
+        .map(|(petname, key)| HeldPeer {
+            petname: super::cut(&petname, MAX_PETNAME_BYTES),
+            key,
+        })
+        .collect();
+    Ok(Some(PeersHeld { entries }.into()))
 }
 
 fn check_entries(

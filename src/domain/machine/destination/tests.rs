@@ -22,6 +22,7 @@ struct Setting {
     peers: Vec<(String, PublicKey)>,
     seen: Option<Vec<Seen>>,
     owners: BTreeMap<SessionId, Owner>,
+    remembered: Vec<Remembered>,
     siblings: BTreeSet<SessionId>,
     last: BTreeMap<PublicKey, SessionId>,
 }
@@ -41,6 +42,7 @@ impl Setting {
                     .collect(),
             ),
             owners: BTreeMap::new(),
+            remembered: vec![],
             siblings: BTreeSet::new(),
             last: BTreeMap::new(),
         }
@@ -63,6 +65,7 @@ impl Setting {
             peers: &self.peers,
             seen: self.seen.as_deref(),
             owners: &self.owners,
+            remembered: &self.remembered,
             siblings: &self.siblings,
             last: &self.last,
         };
@@ -137,8 +140,12 @@ fn who_wrote_last_gets_the_answer_while_it_is_there() {
     dark.seen = None;
     assert_eq!(dark.goes("bob", None), at(BOB, "z", Presence::Unknown));
     dark.last.clear();
-    assert_eq!(dark.to("bob", None), Err(Unresolved::NoRelay));
-    assert_eq!(Setting::new(&[]).to("bob", None), Err(Unresolved::Offline));
+    assert_eq!(
+        dark.to("bob", None),
+        Err(Unresolved::NoRelay { known: vec![] })
+    );
+    let nobody = Unresolved::Offline { known: vec![] };
+    assert_eq!(Setting::new(&[]).to("bob", None), Err(nobody));
 }
 
 #[test]
@@ -301,4 +308,28 @@ fn a_full_key_is_that_key_whoever_has_it_as_a_name_or_announces_it_as_a_session(
         world.to(&text, None),
         Err(Unresolved::Nobody { .. })
     ));
+}
+
+#[test]
+fn of_who_is_offline_the_last_known_sessions_are_named_with_their_age() {
+    let closed = &[(BOB, "b", Presence::Closed)];
+    let mut setting = Setting::new(closed);
+    let known = |k: u8, s: &str, age_ms, closed| Remembered {
+        key: key(k),
+        session: id(s),
+        age_ms,
+        closed,
+    };
+    setting.remembered = vec![
+        known(BOB, "old", 7_200_000, false),
+        known(EVE, "other", 1, false),
+        known(BOB, "b\"", 120_000, true),
+    ];
+    let refusal = setting.to("bob", None).unwrap_err().to_string();
+    let ends =
+        "known so far: \"b\\u{22}\" (heard 2 min ago, said good-bye), \"old\" (heard 2 h ago)";
+    assert!(refusal.ends_with(ends), "{refusal}");
+    setting.seen = None;
+    let refusal = setting.to("bob", None).unwrap_err().to_string();
+    assert!(refusal.ends_with(ends), "{refusal}");
 }

@@ -7,20 +7,24 @@
 //! `schema/tables-agent.md` has the key layouts.
 
 mod directory;
+mod held;
 mod hosts;
 mod mailbox;
 mod notices;
 mod outbox;
+mod pair_pace;
 mod pairing;
 mod policy;
 mod replay;
 mod tasks;
 
 pub use directory::{ClaimRow, Directory, DirectoryRow};
+pub use held::{HeldRow, PeersHeld};
 pub use hosts::{HandoffFailure, HostRow, Hosts};
 pub use mailbox::{MailRow, Mailbox, RouteRow, Routes, TaskRow, UnreadRow, UpdateRef};
 pub use notices::{NoticeRow, Notices};
 pub use outbox::{Failure, OpenRow, Outbox, OutboxRow, RelayRow, RelayState, Sent};
+pub use pair_pace::{PaceRow, PairPace};
 pub use pairing::{
     AnsweredRow, BlockedRow, ConflictRow, InboundRow, NewsKind, NewsRow, OutboundRow, PairNews,
     Pairing,
@@ -42,7 +46,7 @@ use crate::types::seq::Seq;
 /// Every projection of an agent store, in the order in which they see a record.
 pub const ALL: &[&dyn Projection<AgentEvent>] = &[
     &Peers, &PeersFile, &Sessions, &Outbox, &Mailbox, &Routes, &Replay, &Expired, &Notices,
-    &Pairing, &PairNews, &Directory, &Tasks, &Hosts,
+    &Pairing, &PairNews, &Directory, &Tasks, &Hosts, &PairPace, &PeersHeld,
 ];
 
 /// Value of an index table: the position of the record that a row is about.

@@ -110,6 +110,7 @@ impl Projection<AgentEvent> for Peers {
             | directory_event!()
             | pairing_event!()
             | AgentEvent::PeersFileAdopted(_)
+            | AgentEvent::PeersHeld(_)
             | AgentEvent::LeaseTaken(_)
             | AgentEvent::LeaseReleased(_)
             | AgentEvent::HostChanged(_) => {}
@@ -178,6 +179,7 @@ impl Projection<AgentEvent> for PeersFile {
             | AgentEvent::PeerAdded(_)
             | AgentEvent::PeerRemoved(_)
             | AgentEvent::PeersPublished(_)
+            | AgentEvent::PeersHeld(_)
             | AgentEvent::LeaseTaken(_)
             | AgentEvent::LeaseReleased(_)
             | AgentEvent::HostChanged(_) => {}
@@ -251,6 +253,7 @@ impl Projection<AgentEvent> for Sessions {
             | AgentEvent::PeerRemoved(_)
             | AgentEvent::PeersPublished(_)
             | AgentEvent::PeersFileAdopted(_)
+            | AgentEvent::PeersHeld(_)
             | AgentEvent::HostChanged(_) => return Ok(()),
         };
         let key = session.as_str().as_bytes();

@@ -23,9 +23,9 @@ pub use outbox::{
 pub use pairing::{
     Blocked, Conflict, Inbound, News, NewsTotals, Outbound, answered, blocked, conflict_of,
     conflicts, inbound, inbound_of, is_blocked, matching_inbound, news, news_totals, outbound,
-    outbound_of,
+    outbound_of, pair_pace,
 };
 pub use policy::{
-    FileVersion, Peer, SessionLease, file_version, is_file_behind, latest_published, lease, leases,
-    peer_by_key, peer_by_name, peers, peers_file, revoked,
+    FileVersion, Peer, SessionLease, file_version, held, is_file_behind, latest_published, lease,
+    leases, peer_by_key, peer_by_name, peers, peers_file, revoked,
 };

@@ -6,8 +6,8 @@ use serde::de::DeserializeOwned;
 
 use super::{Peer, outbox_entry, peers};
 use crate::domain::projection::agent::{
-    AnsweredRow, BlockedRow, ConflictRow, InboundRow, NewsKind, NewsRow, OutboundRow, Sent, key,
-    seq_key,
+    AnsweredRow, BlockedRow, ConflictRow, InboundRow, NewsKind, NewsRow, OutboundRow, PaceRow,
+    Sent, key, seq_key,
 };
 use crate::domain::tables::{TableError, TableId, TableReader, get_row, scan_rows};
 use crate::types::id::{FINGERPRINT_CHARS, MsgId, PublicKey, SessionId};
@@ -234,6 +234,15 @@ pub fn answered(
 ) -> Result<Option<AnsweredRow>, TableError> {
     let key = key::sender_msg(sender, request_id);
     get_row(tables, TableId::PairAnswered, &key)
+}
+
+/// How fast a key knocks, where that is remembered: it waits, or was answered as a peer.
+///
+/// # Errors
+///
+/// [`TableError`].
+pub fn pair_pace(tables: &dyn TableReader, key: &PublicKey) -> Result<PaceRow, TableError> {
+    Ok(get_row(tables, TableId::PairPace, key.as_bytes())?.unwrap_or_default())
 }
 
 /// Something new about pairing.

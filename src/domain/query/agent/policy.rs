@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use crate::domain::projection::agent::{
-    PeerRow, PeersFileRow, PublishedRow, SessionRow, Standing, key,
+    HeldRow, PeerRow, PeersFileRow, PublishedRow, SessionRow, Standing, key,
 };
 use crate::domain::tables::{TableError, TableId, TableReader, get_row, scan_rows};
 use crate::event::agent::Origin;
@@ -69,6 +69,25 @@ pub fn peers(tables: &dyn TableReader) -> Result<Vec<Peer>, TableError> {
 /// [`TableError`].
 pub fn revoked(tables: &dyn TableReader) -> Result<Vec<Peer>, TableError> {
     with_standing(tables, Standing::Revoked)
+}
+
+/// What the last hand edit of `peers.json` said in vain, by key: name and key. Keys that were admitted
+/// since are not among them.
+///
+/// # Errors
+///
+/// [`TableError`].
+pub fn held(tables: &dyn TableReader) -> Result<Vec<(String, PublicKey)>, TableError> {
+    let table = TableId::PeersHeld;
+    let mut held = vec![];
+    scan_rows::<HeldRow>(tables, table, &[], |key, row| {
+        let key = key.try_into().map_err(|_| TableError::Key {
+            table: table.name(),
+        })?;
+        held.push((row.petname, PublicKey::from_bytes(key)));
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(held)
 }
 
 /// The admitted key with this petname.

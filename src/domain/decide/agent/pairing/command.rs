@@ -291,6 +291,8 @@ pub enum Knock {
     Known,
     /// A newer request of this key waits.
     Older,
+    /// The key asked too often of late; its last request waits.
+    Often,
     /// Too many wait, and all of them came lately; it is not kept.
     Crowded,
     /// It was decided before: a copy.
@@ -300,7 +302,7 @@ pub enum Knock {
     AlreadyPeer {
         /// Its petname.
         petname: String,
-        /// Whether this very request was answered before.
+        /// Whether this very request was answered before, or another one a moment ago.
         answered: bool,
     },
     /// The operator does not want to hear of this key.
@@ -381,7 +383,8 @@ pub enum PairingReply {
     },
     /// An admitted key's request is answered.
     Answered {
-        /// Position of the answer's outbox entry; `None`: it was answered before.
+        /// Position of the answer's outbox entry; `None`: it was answered before, or another one
+        /// of this key a moment ago.
         seq: Option<Seq>,
     },
     /// Something became of an acceptance.

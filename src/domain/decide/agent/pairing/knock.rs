@@ -14,7 +14,8 @@ use crate::event::agent::{
 };
 use crate::types::id::{MsgId, PublicKey};
 use crate::types::limit::{
-    MAX_PAIR_INBOUND, MAX_WAKING_KNOCKS, PAIR_ANSWER_AGAIN_MS, PAIR_KEEPS_PLACE_MS,
+    KNOCK_RECORD_MS, KNOCK_SHARE_MS, MAX_PAIR_INBOUND, MAX_WAKING_KNOCKS, PAIR_ANSWER_AGAIN_MS,
+    PAIR_ANSWER_EVERY_MS, PAIR_KEEPS_PLACE_MS,
 };
 use crate::types::time::UnixMillis;
 use crate::wire::pair::claimed_name;
@@ -36,6 +37,34 @@ fn is_decided(
         // A rejected request stays rejected; a peer that asks again has not got our answer.
         !(peer && row.accepted && ts.since(row.ts) >= PAIR_ANSWER_AGAIN_MS)
     }))
+}
+
+/// Whether a share of time is used up. A clock that was set back holds nobody off: nobody can be
+/// further ahead than the share.
+fn is_spent(until: UnixMillis, now: UnixMillis, cost: u64, share: u64) -> bool {
+    let ahead = until.since(now);
+    ahead > share.saturating_sub(cost) && ahead <= share
+}
+
+/// Whether nothing more of a waiting key is recorded for now.
+fn is_too_fast(
+    tables: &dyn TableReader,
+    key: &PublicKey,
+    now: UnixMillis,
+) -> Result<bool, TableError> {
+    let spent = query::pair_pace(tables, key)?.spent;
+    Ok(is_spent(spent, now, KNOCK_RECORD_MS, KNOCK_SHARE_MS))
+}
+
+/// Whether a peer was answered a moment ago, whatever it asked then.
+fn is_answered_lately(
+    tables: &dyn TableReader,
+    key: &PublicKey,
+    now: UnixMillis,
+) -> Result<bool, TableError> {
+    let until = query::pair_pace(tables, key)?.answered;
+    let cost = PAIR_ANSWER_EVERY_MS;
+    Ok(is_spent(until, now, cost, 2 * cost))
 }
 
 pub(super) fn take(tables: &dyn TableReader, wish: &TakeKnock) -> Decided {
@@ -60,7 +89,7 @@ pub(super) fn take(tables: &dyn TableReader, wish: &TakeKnock) -> Decided {
     if let Some(peer) = peer {
         let knock = Knock::AlreadyPeer {
             petname: peer.petname,
-            answered: decided,
+            answered: decided || is_answered_lately(tables, &wish.from, wish.now)?,
         };
         return took(vec![], knock);
     }
@@ -72,7 +101,7 @@ pub(super) fn take(tables: &dyn TableReader, wish: &TakeKnock) -> Decided {
     }
     let waiting = query::inbound(tables)?;
     match waiting.iter().find(|inbound| inbound.key == wish.from) {
-        Some(old) => repeated(wish, old),
+        Some(old) => repeated(tables, wish, old),
         None => first(wish, &waiting),
     }
 }
@@ -119,15 +148,17 @@ fn first(wish: &TakeKnock, waiting: &[Inbound]) -> Decided {
 }
 
 /// A key that asks again has one request: the newest, whatever order they came in. That is no
-/// news. Of one and the same request the newest name and route count.
-fn repeated(wish: &TakeKnock, old: &Inbound) -> Decided {
+/// news. Of one and the same request the newest name and route count. A key that asks too often is
+/// not recorded any more: its last request stands.
+fn repeated(tables: &dyn TableReader, wish: &TakeKnock, old: &Inbound) -> Decided {
     let row = &old.row;
     if row.request_id == wish.request_id {
         let again = received(wish, false);
         let differs = again.name != row.name
             || again.reply_session != row.reply_session
             || again.session != row.session;
-        let events = if wish.ts > row.ts && differs {
+        let newer = wish.ts > row.ts && differs;
+        let events = if newer && !is_too_fast(tables, &wish.from, wish.now)? {
             vec![again.into()]
         } else {
             vec![]
@@ -136,6 +167,9 @@ fn repeated(wish: &TakeKnock, old: &Inbound) -> Decided {
     }
     if (wish.ts, &wish.request_id) < (row.ts, &row.request_id) {
         return took(vec![], Knock::Older);
+    }
+    if is_too_fast(tables, &wish.from, wish.now)? {
+        return took(vec![], Knock::Often);
     }
     let events = vec![received(wish, false).into()];
     took(events, Knock::Waiting { news: false })
@@ -248,7 +282,9 @@ pub(super) fn answer(view: &View<'_, Agent>, wish: &AnswerKnock) -> Decided {
     let Some(peer) = query::peer_by_key(tables, &wish.key)? else {
         return refuse(PairingRefusal::NotAdmitted { key: wish.key });
     };
-    if is_decided(tables, &wish.key, &wish.request_id, wish.knock_ts, true)? {
+    if is_decided(tables, &wish.key, &wish.request_id, wish.knock_ts, true)?
+        || is_answered_lately(tables, &wish.key, wish.now)?
+    {
         return reply(vec![], PairingReply::Answered { seq: None });
     }
     let name = Some(peer.petname.as_str());

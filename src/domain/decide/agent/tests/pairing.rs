@@ -817,6 +817,13 @@ fn a_knock_of_an_admitted_key_is_answered_once_and_again_when_it_is_repeated_on_
     rig.answer(&lease, 1, "k").unwrap();
     assert_eq!(rig.knock(&lease, 1, "k", "ann"), peer(true));
     assert_eq!(rig.knock(&lease, 1, "k2", "ann"), peer(false));
+    rig.answer(&lease, 1, "k2").unwrap();
+    // Another id does not get a third answer so soon.
+    assert_eq!(rig.knock(&lease, 1, "k3", "ann"), peer(true));
+    let none = PairingReply::Answered { seq: None };
+    assert_eq!(rig.answer(&lease, 1, "k3"), Ok(none));
+    rig.now = rig.now.plus(300_000);
+    assert_eq!(rig.knock(&lease, 1, "k3", "ann"), peer(false));
     // The id of the knock is still free for a message of the same peer.
     rig.receive(&lease, 1, "k", 0).unwrap();
     assert_eq!(rig.unread("a"), ["k"]);
@@ -1199,4 +1206,78 @@ fn pairing_mail_is_no_part_of_a_conversation() {
     };
     let lines = query::conversation(&rig.tables, &session("a"), &with, 9).unwrap();
     assert_eq!(lines.len(), 1, "{lines:?}");
+}
+
+#[test]
+fn a_key_that_knocks_without_end_is_recorded_a_few_times_an_hour() {
+    let mut rig = Rig::new();
+    let lease = rig.take("a", 1);
+    let begin = rig.log.len();
+    let from = rig.now;
+    let mut last = String::new();
+    for n in 0..10_000_u32 {
+        // Fresh ids, other names, other routes.
+        let mut wish = rig.knock_wish(&lease, 1, &format!("k{n:05}"), &format!("ann{n}"));
+        wish.reply_session = session(&format!("s{n}"));
+        let knock = rig.take_knock(wish);
+        if matches!(knock, Knock::Waiting { .. }) {
+            last = format!("k{n:05}");
+        } else {
+            assert_eq!(knock, Knock::Often, "{n}");
+        }
+        rig.now = rig.now.plus(360);
+    }
+    let hours = rig.now.since(from) as usize / HOUR as usize;
+    assert_eq!(hours, 1);
+    let recorded = rig.log.len() - begin;
+    assert!((8..=8 + 48 * hours).contains(&recorded), "{recorded}");
+    let inbound = query::inbound_of(&rig.tables, &key(1)).unwrap().unwrap();
+    assert_eq!(inbound.row.request_id, msg(&last));
+    // Others are heard, and so is this one after a while.
+    assert_eq!(
+        rig.knock(&lease, 2, "k", "bob"),
+        Knock::Waiting { news: true }
+    );
+    rig.now = rig.now.plus(75_000);
+    let heard = Knock::Waiting { news: false };
+    assert_eq!(rig.knock(&lease, 1, "l", "ann"), heard);
+    // A clock that is set back does not silence it.
+    rig.now = rig.now.minus(DAY);
+    assert_eq!(rig.knock(&lease, 1, "m", "ann"), Knock::Older);
+}
+
+#[test]
+fn copies_of_one_request_with_ever_new_routes_are_recorded_a_few_times() {
+    let mut rig = Rig::new();
+    let lease = rig.take("a", 1);
+    let begin = rig.log.len();
+    for n in 0..10_000_u32 {
+        let mut wish = rig.knock_wish(&lease, 1, "k", "ann");
+        wish.reply_session = session(&format!("s{n}"));
+        rig.take_knock(wish);
+        rig.now = rig.now.plus(1);
+    }
+    assert_eq!(rig.log.len() - begin, 8);
+}
+
+#[test]
+fn a_peer_that_knocks_without_end_is_answered_once_in_five_minutes() {
+    let mut rig = Rig::new();
+    let lease = rig.take("a", 1);
+    rig.add("ann", 1).unwrap();
+    let begin = rig.log.len();
+    let mut answers = 0;
+    for n in 0..10_000_u32 {
+        let id = format!("k{n}");
+        if let Knock::AlreadyPeer {
+            answered: false, ..
+        } = rig.knock(&lease, 1, &id, "ann")
+        {
+            rig.answer(&lease, 1, &id).unwrap();
+            answers += 1;
+        }
+        rig.now = rig.now.plus(100);
+    }
+    // A thousand seconds.
+    assert_eq!((answers, rig.log.len() - begin), (5, 10));
 }
