@@ -178,7 +178,7 @@ fn show(answer: &Answer<'_>, p: &mut Printer) -> Result<(), AdminError> {
     )?;
     let beyond = answer.beyond.iter();
     list(
-        "unfinished?",
+        "behind",
         beyond.map(|seq| format!("record {seq} stands behind the newest one that was in the log")),
         p,
     )?;
