@@ -7,12 +7,14 @@
 //! - [`machine`]: schedules, as pure functions of a state and a time.
 //! - [`query`]: rows -> what a caller wants to know.
 //! - [`gate`]: the trust gate that every arriving message passes.
+//! - [`rehearsal`]: what commands would lead to, without a store.
 
 pub mod decide;
 pub mod gate;
 pub mod machine;
 pub mod projection;
 pub mod query;
+pub mod rehearsal;
 pub mod tables;
 
 use std::collections::BTreeSet;

@@ -13,6 +13,8 @@ mod admin_backup;
     feature = "testkit"
 ))]
 mod admin_compact;
+#[cfg(all(unix, feature = "cli", feature = "testkit"))]
+mod admin_history;
 #[cfg(all(
     target_os = "linux",
     feature = "agent",
@@ -20,10 +22,24 @@ mod admin_compact;
     feature = "cli"
 ))]
 mod admin_peers;
+#[cfg(all(
+    unix,
+    feature = "agent",
+    feature = "bus",
+    feature = "cli",
+    feature = "testkit"
+))]
+mod admin_recording;
 #[cfg(all(unix, feature = "agent", feature = "cli", feature = "testkit"))]
 mod admin_repair;
+#[cfg(all(unix, feature = "cli", feature = "testkit"))]
+mod admin_schema;
 #[cfg(all(unix, feature = "agent", feature = "cli", feature = "testkit"))]
 mod admin_sessions;
+#[cfg(all(unix, feature = "cli", feature = "testkit"))]
+mod admin_trace;
+#[cfg(all(unix, feature = "cli", feature = "testkit"))]
+mod admin_world;
 mod architecture;
 #[cfg(all(feature = "bus", feature = "cli"))]
 mod bus_process;
@@ -75,6 +91,14 @@ mod hostile_relay;
 mod http;
 #[cfg(feature = "bus")]
 mod http_contract;
+#[cfg(all(
+    target_os = "linux",
+    feature = "agent",
+    feature = "bus",
+    feature = "cli",
+    feature = "testkit"
+))]
+mod import_public;
 #[cfg(feature = "cli")]
 mod keygen;
 #[cfg(all(

@@ -7,6 +7,7 @@ use super::super::exit::Exit;
 use super::super::paths::PathsError;
 use super::demo::DemoError;
 use super::endpoint::EndpointError;
+use crate::domain::tables::TableId;
 use crate::event::kind::EventKind;
 use crate::store::{OpenError, ReadError};
 #[cfg(feature = "agent")]
@@ -40,6 +41,14 @@ pub(super) enum AdminError {
     Endpoint(#[from] EndpointError),
     #[error("there is no kind of record called {name:?}")]
     Kind { name: String },
+    #[error("no store knows a message or a task {text:?}")]
+    NoMessage { text: String },
+    #[error("cannot write {}: {source}", path.display())]
+    Plot { path: PathBuf, source: io::Error },
+    #[error("no store has a table {name:?}")]
+    Table { name: String },
+    #[error("{store} has no record {seq} yet: its log ends at {head}")]
+    NotYet { store: String, seq: u64, head: u64 },
     #[error("positions differ from store to store, and there are {stores} stores")]
     Positions { stores: usize },
     #[error("cannot write the answer: {0}")]
@@ -112,6 +121,9 @@ pub(super) enum AdminError {
     #[cfg(feature = "agent")]
     #[error("{text:?} fits several keys")]
     Ambiguous { text: String },
+    #[cfg(feature = "agent")]
+    #[error(transparent)]
+    Import(#[from] super::import::ImportError),
     #[error("{what}\nnobody can be asked here")]
     Unconfirmed { what: String },
     #[error("not confirmed; nothing has changed")]
@@ -124,6 +136,7 @@ pub(super) enum AdminError {
     Care(#[from] super::care::CareError),
     #[error("there is no command called {name:?}")]
     NoCommand { name: String },
+    #[cfg(feature = "agent")]
     #[error("erasing cannot be undone")]
     NotConfirmed,
     #[cfg(feature = "agent")]
@@ -151,7 +164,9 @@ impl AdminError {
     /// How the program ends.
     pub(super) fn exit(&self) -> Exit {
         match self {
-            AdminError::Kind { .. } | AdminError::Positions { .. } => Exit::Usage,
+            AdminError::Kind { .. } | AdminError::Table { .. } | AdminError::Positions { .. } => {
+                Exit::Usage
+            }
             AdminError::WrongKind { .. }
             | AdminError::UnknownKind { .. }
             | AdminError::NoneOfKind { .. } => Exit::StoreWrongKind,
@@ -163,19 +178,20 @@ impl AdminError {
                 _ => Exit::Failure,
             },
             AdminError::Care(e) => e.exit(),
-            AdminError::NoCommand { .. } => Exit::Usage,
+            AdminError::NoCommand { .. } | AdminError::Unconfirmed { .. } => Exit::Usage,
             AdminError::Endpoint(EndpointError::Refused { .. }) => Exit::Failure,
             AdminError::Endpoint(_) | AdminError::ShrinkInUse => Exit::StoreInUse,
             #[cfg(feature = "agent")]
             AdminError::Held(_) => Exit::StoreInUse,
+            #[cfg(feature = "agent")]
+            AdminError::Import(e) => e.exit(),
             #[cfg(feature = "agent")]
             AdminError::Relays(_)
             | AdminError::Petname { .. }
             | AdminError::NotAKey { .. }
             | AdminError::NoSuchKey { .. }
             | AdminError::OwnKey
-            | AdminError::NotConfirmed
-            | AdminError::Unconfirmed { .. } => Exit::Usage,
+            | AdminError::NotConfirmed => Exit::Usage,
             _ => Exit::Failure,
         }
     }
@@ -192,12 +208,28 @@ impl AdminError {
                 "its owner offers no admin endpoint: end it, then try again"
             }
             AdminError::Open(OpenError::FormatTooNew { .. }) => "use a newer interlink-admin",
+            AdminError::Unconfirmed { .. } => "say --yes",
             AdminError::Open(OpenError::Corrupt { .. }) => {
                 "if it was a store, `interlink-admin repair` makes a new one of what is left"
             }
             AdminError::Endpoint(EndpointError::Refused { .. }) => return None,
             AdminError::Endpoint(_) => "is the bus frozen? `kill -CONT` or restart it",
             AdminError::Positions { .. } => "choose one with --store PATH",
+            AdminError::NoMessage { .. } => {
+                "is its store among those of `interlink-admin status`? name others with --store \
+                 PATH; what was compacted is known as long as rows tell of it"
+            }
+            AdminError::Plot { source, .. } if source.kind() == io::ErrorKind::AlreadyExists => {
+                "nothing is overwritten: choose another name, or remove it first"
+            }
+            AdminError::Table { .. } => {
+                let names: Vec<_> = TableId::ALL.iter().map(|table| table.name()).collect();
+                return Some(format!("there are: {}", names.join(", ")));
+            }
+            AdminError::Read {
+                source: ReadError::Compacted { .. },
+                ..
+            } => "a longer --retain keeps more; `trace` shows what rows still know of a message",
             AdminError::Kind { .. } => {
                 let names: Vec<_> = EventKind::ALL.iter().map(|k| k.name()).collect();
                 return Some(format!("there are: {}", names.join(", ")));
@@ -220,7 +252,7 @@ impl AdminError {
         use crate::domain::decide::agent::AgentRefusal;
         use crate::keystore::LoadKeyError;
         Some(match self {
-            AdminError::NotConfirmed | AdminError::Unconfirmed { .. } => "say --yes",
+            AdminError::NotConfirmed => "say --yes",
             AdminError::ShrinkInUse => "stop the bus first, or leave --shrink out",
             AdminError::Ledger(LedgerError::Refused(AgentRefusal::StillAdmitted { .. })) => {
                 "remove the peer first: its history is part of what an admitted peer may refer to"
@@ -251,6 +283,7 @@ impl AdminError {
             AdminError::NobodyAsks { .. } | AdminError::NoConflict { .. } => {
                 "`interlink-admin pair list` shows what waits"
             }
+            AdminError::Import(e) => return e.next(),
             AdminError::NameNeeded => "choose one with --petname NAME",
             AdminError::Ambiguous { .. } => "give the whole key",
             _ => return None,

@@ -12,6 +12,7 @@
 //!
 //! Standard output carries the answer, standard error what is to be said about it.
 
+mod at;
 mod backup;
 mod care;
 mod compact;
@@ -20,9 +21,13 @@ mod demo;
 mod endpoint;
 mod error;
 mod file;
+mod filter;
 #[cfg(feature = "agent")]
 mod forget;
+#[cfg(feature = "agent")]
+mod import;
 mod lines;
+mod links;
 mod listing;
 mod locate;
 mod log;
@@ -40,12 +45,17 @@ mod queue;
 mod reader;
 mod repair;
 mod restore;
+mod rows;
+pub mod schema;
 mod sessions;
+mod stats;
 mod status;
 mod summary;
 #[cfg(feature = "agent")]
 mod terminal;
+mod trace;
 mod verify;
+mod when;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -101,6 +111,14 @@ enum Command {
     Status,
     /// The records, oldest first
     Log(log::Args),
+    /// One message's whole life, across every store; or a task's
+    Trace(trace::Args),
+    /// Events by kind and minute, how long messages took, how much waited when
+    Stats(stats::Args),
+    /// What a store was then, table by table
+    At(at::AtArgs),
+    /// What changed in a store between two points, row by row
+    Diff(at::DiffArgs),
     /// What waits on the bus, by recipient
     Queue,
     /// What waits to be sent, by message
@@ -124,6 +142,7 @@ enum Command {
     /// Write a store as lines of JSON
     Export(lines::export::Args),
     /// Make a new store of an export
+    #[cfg(not(feature = "agent"))]
     Import(lines::import::Args),
     /// Make a new store of what can be read of a damaged one
     Repair(repair::Args),
@@ -138,6 +157,10 @@ enum Command {
     /// Whose sessions an identity knows; forget one
     #[command(subcommand)]
     Sessions(sessions::Args),
+    /// Make a new store of an export, or take over what the public interlink-mcp keeps: peers,
+    /// messages, pairing, queues
+    #[cfg(feature = "agent")]
+    Import(import::Args),
     /// Erase what was exchanged with a key that is not admitted: messages both ways and all that is
     /// remembered of it
     #[cfg(feature = "agent")]
@@ -183,6 +206,14 @@ fn run(args: Args, printer: &mut Printer) -> Result<u8, AdminError> {
         #[cfg(feature = "agent")]
         Command::Pair(pair) => return pair::run(&pair, store, printer).map(|()| printer.code),
         #[cfg(feature = "agent")]
+        Command::Import(args) => {
+            let done = match &args.file {
+                Some(file) => lines::import::run(file, store, printer),
+                None => import::run(&args, store, printer),
+            };
+            return done.map(|()| printer.code);
+        }
+        #[cfg(feature = "agent")]
         Command::Peers(peers) => return peers::run(&peers, store, printer).map(|()| printer.code),
         #[cfg(feature = "agent")]
         Command::Sessions(sessions::Args::Clear(clear)) => {
@@ -195,6 +226,7 @@ fn run(args: Args, printer: &mut Printer) -> Result<u8, AdminError> {
         Command::Restore(args) => {
             return restore::run(&args, store, printer).map(|()| printer.code);
         }
+        #[cfg(not(feature = "agent"))]
         Command::Import(args) => {
             return lines::import::run(&args.file, store, printer).map(|()| printer.code);
         }
@@ -206,6 +238,10 @@ fn run(args: Args, printer: &mut Printer) -> Result<u8, AdminError> {
     match command {
         Command::Status => status::run(&targets, printer),
         Command::Log(log) => log::run(&log, &targets, printer),
+        Command::Trace(trace) => trace::run(&trace, &targets, printer),
+        Command::Stats(stats) => stats::run(&stats, &targets, printer),
+        Command::At(args) => at::at(&args, &targets, printer),
+        Command::Diff(args) => at::diff(&args, &targets, printer),
         Command::Queue => queue::run(&targets, printer),
         Command::Outbox(outbox) => outbox::run(&outbox, &targets, printer),
         Command::Verify => verify::run(&targets, printer),
@@ -262,6 +298,28 @@ fn each(
         }
     }
     Ok(code)
+}
+
+/// Opens every target for a command that needs them all at once, as [`each`] does.
+fn open_all(
+    targets: &[Target],
+    p: &mut Printer,
+) -> Result<Vec<Box<dyn reader::StoreReader>>, AdminError> {
+    let mut readers = vec![];
+    for target in targets {
+        match target.open() {
+            Ok(reader) => {
+                print::note_source(reader.origin());
+                readers.push(reader);
+            }
+            Err(e) if targets.len() == 1 => return Err(e),
+            Err(e) => {
+                report(&e);
+                p.code = e.exit().code();
+            }
+        }
+    }
+    Ok(readers)
 }
 
 /// Tells of a failure.

@@ -2,14 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::error::AdminError;
+use crate::domain::tables::TableId;
 use crate::event::kind::StoreKind;
-use crate::wire::admin::{Queues, Records, Verification};
+use crate::types::seq::Seq;
+use crate::wire::admin::{Depths, Queues, Records, TableRows, Verification};
 
 /// How a store is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Source {
     /// The file, as it is.
@@ -21,12 +24,13 @@ pub(super) enum Source {
 }
 
 /// Which store this is, and how it is read.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct Origin {
     /// Its path; absent for a bus in memory.
     pub(super) store: Option<String>,
     /// `bus` or `agent`.
     #[serde(serialize_with = "kind_name")]
+    #[schemars(with = "String")]
     pub(super) kind: StoreKind,
     /// How it is read.
     pub(super) source: Source,
@@ -57,6 +61,14 @@ pub(super) trait StoreReader {
     fn outbox(&self, all: bool) -> Result<Vec<OutboxView>, AdminError>;
     /// Whose sessions an identity knows.
     fn directory(&self) -> Result<Vec<KnownSessionView>, AdminError>;
+    /// All rows of tables, in order of their keys, as they are now or as they were when the record
+    /// at a position was the newest.
+    fn rows(&self, tables: &[TableId], at: Option<Seq>) -> Result<Vec<TableRows>, AdminError>;
+    /// How much waited when.
+    fn depths(&self) -> Result<Depths, AdminError>;
+    /// What a bus has as the SHA-256 of the message whose body stands at a position; `None` where
+    /// no body is.
+    fn digest(&self, body: Seq) -> Result<Option<String>, AdminError>;
     /// Proves it; `progress` gets the number of records read, now and then.
     fn verify(&self, progress: &mut dyn FnMut(u64)) -> Result<Verification, AdminError>;
 
@@ -83,7 +95,7 @@ pub(super) const fn owner(kind: StoreKind) -> &'static str {
 }
 
 /// Numbers of a store.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct StoreStatus {
     #[serde(flatten)]
     pub(super) origin: Origin,
@@ -104,7 +116,7 @@ pub(super) struct StoreStatus {
 }
 
 /// Numbers of a bus.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub(super) struct BusNumbers {
     pub(super) queues: u64,
     pub(super) messages: u64,
@@ -114,7 +126,7 @@ pub(super) struct BusNumbers {
 }
 
 /// The process that owns the store.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct Running {
     pub(super) pid: u32,
     pub(super) url: String,
@@ -127,7 +139,7 @@ pub(super) struct Running {
 }
 
 /// Numbers of an identity.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct AgentNumbers {
     /// Its public key, where the path tells.
     pub(super) key: Option<String>,
@@ -149,7 +161,7 @@ pub(super) struct AgentNumbers {
 }
 
 /// Numbers of a session.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct SessionNumbers {
     pub(super) session: String,
     /// Number of its newest lease.
@@ -165,7 +177,7 @@ pub(super) struct SessionNumbers {
 }
 
 /// An outgoing message.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct OutboxView {
     pub(super) seq: u64,
     pub(super) msg_id: String,
@@ -185,7 +197,7 @@ pub(super) struct OutboxView {
 }
 
 /// An outgoing message on one relay.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub(super) struct RelayView {
     pub(super) url: String,
     /// `waiting`, `accepted` or `refused`.
@@ -205,7 +217,7 @@ pub(super) struct RelayView {
 }
 
 /// A session that was seen announced.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct KnownSessionView {
     pub(super) session: String,
     /// The key that owns it; absent when several were seen at once.
@@ -217,7 +229,7 @@ pub(super) struct KnownSessionView {
 }
 
 /// A key that claims a session.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct ClaimView {
     pub(super) key: String,
     /// Its local name, while it is admitted.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::directory::DirectoryCommand;
 use super::host::HostCommand;
+use super::import::ImportCommand;
 use super::pairing::command::PairingCommand;
 use crate::event::agent::{AttemptError, MailKind, MailStatus, NoticePath, Origin};
 use crate::types::id::{MsgId, PublicKey, SessionId};
@@ -333,4 +334,6 @@ pub enum AgentCommand {
     Pairing(PairingCommand),
     /// What is remembered of others, and what is not to be any more.
     Directory(DirectoryCommand),
+    /// Take over another program's state. Answer: [`AgentReply::TakenOver`].
+    Import(ImportCommand),
 }

@@ -9,6 +9,7 @@
 mod command;
 mod directory;
 mod host;
+mod import;
 mod mailbox;
 mod notice;
 mod outbox;
@@ -26,6 +27,9 @@ use std::ops::ControlFlow;
 pub use command::*;
 pub use directory::DirectoryCommand;
 pub use host::HostCommand;
+pub use import::{
+    Fate, ImportCommand, ImportedControl, ImportedMail, ImportedPairing, Left, pairing_mark,
+};
 pub use pairing::command::*;
 pub use policy::settled;
 pub use refusal::AgentRefusal;
@@ -160,6 +164,7 @@ impl Domain for Agent {
             }
             AgentCommand::Pairing(command) => pairing::decide(view, command),
             AgentCommand::Directory(command) => directory::decide(tables, command),
+            AgentCommand::Import(command) => import::decide(view, command),
         }
     }
 
@@ -171,6 +176,7 @@ impl Domain for Agent {
             }
             AgentCommand::Resign { body, .. } => body.len(),
             AgentCommand::Pairing(command) => command.weight(),
+            AgentCommand::Import(command) => command.weight(),
             _ => 0,
         }
     }
@@ -259,7 +265,8 @@ fn lease_of(command: &AgentCommand) -> Option<&Lease> {
         | AgentCommand::RecordRefused { .. }
         | AgentCommand::Resign { .. }
         | AgentCommand::ForgetReplay { .. }
-        | AgentCommand::Directory(_) => None,
+        | AgentCommand::Directory(_)
+        | AgentCommand::Import(_) => None,
     }
 }
 

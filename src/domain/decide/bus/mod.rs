@@ -1,6 +1,7 @@
 //! Decisions of a bus.
 
 mod command;
+mod import;
 mod index;
 mod presence;
 
@@ -11,6 +12,7 @@ use std::sync::Arc;
 pub use command::{
     BusCommand, BusRefusal, BusReply, DroppedItem, Overflow, QueueLimits, queue_name_ok,
 };
+pub use import::ImportMessage;
 pub use index::{Item, Queue, QueueIndex};
 
 use presence::{BoardLimits, ENTRIES_PER_RECORD};
@@ -72,6 +74,7 @@ impl Domain for Bus {
                 let hint = msg_id_hint(msg_id);
                 Ok(enqueue(view, to, payload, (sha256, hint), limits))
             }
+            BusCommand::Import(wish) => Ok(import::take(view, wish)),
             BusCommand::Ack { me, seqs } => ack(view.index, me, seqs),
             BusCommand::Announce {
                 entry,
@@ -141,6 +144,7 @@ impl Domain for Bus {
     fn weight(command: &BusCommand) -> usize {
         match command {
             BusCommand::Enqueue { payload, .. } => payload.len(),
+            BusCommand::Import(wish) => wish.payload.len(),
             BusCommand::Announce { announcement, .. }
             | BusCommand::AnnounceSigned { announcement, .. } => announcement.len(),
             _ => 0,
@@ -228,6 +232,7 @@ impl Domain for Bus {
                     .iter()
                     .for_each(|entry| index.presence.forget(entry));
             }
+            BusEvent::QueueImported(_) => {}
         }
     }
 
