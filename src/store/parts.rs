@@ -23,6 +23,9 @@ use crate::domain::tables::{TableId, TableReader as _, Tables as _};
 use crate::event::kind::StoreKind;
 use crate::types::seq::Seq;
 
+/// Memory for the pages of a new file: it is written once, beside a program that has other work.
+const CACHE_BYTES: usize = 32 << 20;
+
 /// One thing that a store consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part<'a> {
@@ -297,7 +300,9 @@ pub(super) fn staged<E: From<CopyError>>(
     let stopped = |reason: String| failure(path, reason).into();
     guard::guarded(
         || {
-            let db = Builder::new().create(temp.path());
+            let mut builder = Builder::new();
+            builder.set_cache_size(CACHE_BYTES);
+            let db = builder.create(temp.path());
             let db = db.map_err(|e| failure(path, database_error(path, e)))?;
             let txn = db.begin_write().map_err(|e| failure(path, e))?;
             fill(&txn)?;

@@ -59,7 +59,7 @@ pub struct Records {
 }
 
 /// One queue in which something waits.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct QueueRow {
     /// Its name.
@@ -130,7 +130,7 @@ pub struct Depths {
 }
 
 /// Answer of `POST /admin/v1/verify`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Verification {
     /// Whether everything fits.
@@ -155,7 +155,7 @@ pub struct Verification {
 
 /// Answer of `POST /admin/v1/compact?until=SEQ&before=MS&dry_run=BOOL`. A call works for at most a
 /// second; until `done` the next one goes on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Compaction {
     /// Records that left the log, or would.

@@ -13,6 +13,7 @@ use interlink::domain::decide::agent::Agent;
 use interlink::domain::decide::bus::Bus;
 use interlink::event::kind::StoreKind;
 use interlink::store::{CopyError, Cut, Location, Mode, OpenOptions, Reader, Store, build};
+use interlink::testkit::sample;
 use interlink::types::seq::Seq;
 use serde_json::Value;
 
@@ -21,7 +22,7 @@ use super::admin::{
     json as answer, ok, run, text,
 };
 use super::damage::{Kept, parts_of, write};
-use super::support::clock;
+use super::support::{clock, long};
 
 /// A bus and an identity with something in them, closed.
 fn two_stores(dir: &Path) {
@@ -590,6 +591,86 @@ fn a_new_store_of_parts_is_whole_or_not_there() {
     );
     assert!(failed.is_err() && !path.exists());
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+/// A bus's store with much in it.
+fn large(dir: &Path, messages: u64) -> PathBuf {
+    let store = bus_store(dir);
+    for n in 0..messages {
+        let body = sample::payload(n, 2_000);
+        store
+            .submit(sample::enqueue("q", &body, sample::WIDE_LIMITS))
+            .unwrap()
+            .wait()
+            .unwrap();
+    }
+    store.close();
+    bus_path(dir)
+}
+
+/// Runs a command and kills it after a while; says whether it had ended by itself.
+fn killed(dir: &Path, args: &[&str], after: Duration) -> bool {
+    let mut child = admin(dir)
+        .args(args)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(after);
+    let ended = child.try_wait().unwrap().is_some();
+    let _ = child.kill();
+    child.wait().unwrap();
+    ended
+}
+
+#[test]
+fn a_kill_leaves_no_half_copy_and_no_half_restored_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = large(dir.path(), if long() { 4_000 } else { 400 });
+    let old = parts_of(&path).unwrap();
+    let store = bus_store(dir.path());
+    enqueue(&store, "later", "1");
+    store.close();
+    ok(dir.path(), &["backup", "newer.redb"]);
+    let new = parts_of(&dir.path().join("newer.redb")).unwrap();
+    let copy = dir.path().join("copy.redb");
+    let (mut cut, mut ms) = (0, 0);
+    // From the start of the process to its end, in steps.
+    loop {
+        let after = Duration::from_millis(ms);
+        let ended = killed(dir.path(), &["backup", "copy.redb"], after);
+        if copy.exists() {
+            assert_eq!(parts_of(&copy).unwrap(), new);
+            fs::remove_file(&copy).unwrap();
+        } else {
+            assert!(!ended);
+            cut += 1;
+        }
+        assert_eq!(parts_of(&path).unwrap(), new);
+        if ended {
+            break;
+        }
+        ms += 1 + ms / 4;
+    }
+    assert!(cut > 0);
+    // Back and forth.
+    let older = dir.path().join("older.redb");
+    write(&old, StoreKind::Bus, &older);
+    let mut ms = 0;
+    loop {
+        let after = Duration::from_millis(ms);
+        let ended = killed(dir.path(), &["restore", "older.redb", "--yes"], after);
+        let there = parts_of(&path).unwrap();
+        assert!(there == old || there == new);
+        if ended {
+            assert!(there == old);
+            break;
+        }
+        if there == old {
+            ok(dir.path(), &["restore", "newer.redb", "--yes"]);
+        }
+        ms += 1 + ms / 4;
+    }
 }
 
 #[cfg(feature = "bus")]

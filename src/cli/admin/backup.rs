@@ -6,6 +6,7 @@
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::care::{self, CareError};
@@ -23,8 +24,8 @@ pub(super) struct Args {
     file: PathBuf,
 }
 
-#[derive(Serialize)]
-struct Answer {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Answer {
     #[serde(flatten)]
     origin: Origin,
     /// The copy.

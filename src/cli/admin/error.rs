@@ -179,7 +179,7 @@ impl AdminError {
                 _ => Exit::Failure,
             },
             AdminError::Care(e) => e.exit(),
-            AdminError::NoCommand { .. } => Exit::Usage,
+            AdminError::NoCommand { .. } | AdminError::Unconfirmed { .. } => Exit::Usage,
             AdminError::Endpoint(EndpointError::Refused { .. }) => Exit::Failure,
             AdminError::Endpoint(_) | AdminError::ShrinkInUse => Exit::StoreInUse,
             #[cfg(feature = "agent")]
@@ -209,6 +209,10 @@ impl AdminError {
                 "its owner offers no admin endpoint: end it, then try again"
             }
             AdminError::Open(OpenError::FormatTooNew { .. }) => "use a newer interlink-admin",
+            AdminError::Unconfirmed { .. } => "say --yes",
+            AdminError::Open(OpenError::Corrupt { .. }) => {
+                "if it was a store, `interlink-admin repair` makes a new one of what is left"
+            }
             AdminError::Endpoint(EndpointError::Refused { .. }) => return None,
             AdminError::Endpoint(_) => "is the bus frozen? `kill -CONT` or restart it",
             AdminError::Positions { .. } => "choose one with --store PATH",

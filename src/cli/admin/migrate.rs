@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::super::clock::WallClock;
@@ -44,13 +45,13 @@ pub(super) struct RebuildArgs {
     yes: bool,
 }
 
-#[derive(Serialize)]
-struct Stores {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Stores {
     stores: Vec<Migration>,
 }
 
-#[derive(Serialize)]
-struct Migration {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Migration {
     store: String,
     kind: &'static str,
     /// Store format found.
@@ -173,8 +174,8 @@ fn reopen<D: Domain>(path: &Path, rebuild: bool) -> Result<(), AdminError> {
     Ok(())
 }
 
-#[derive(Serialize)]
-struct Rebuilt {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Rebuilt {
     store: String,
     kind: &'static str,
     rebuilt: bool,

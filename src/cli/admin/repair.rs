@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::care::{self, CareError};
@@ -24,8 +25,8 @@ pub(super) struct Args {
     out: PathBuf,
 }
 
-#[derive(Serialize)]
-struct Answer<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Answer<'a> {
     store: String,
     kind: &'static str,
     out: String,
@@ -51,13 +52,13 @@ struct Answer<'a> {
     head: u64,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Span {
     from: u64,
     to: u64,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct LeftOut<'a> {
     seq: u64,
     kind: Option<&'static str>,
@@ -178,7 +179,7 @@ fn show(answer: &Answer<'_>, p: &mut Printer) -> Result<(), AdminError> {
     )?;
     let beyond = answer.beyond.iter();
     list(
-        "unfinished?",
+        "behind",
         beyond.map(|seq| format!("record {seq} stands behind the newest one that was in the log")),
         p,
     )?;

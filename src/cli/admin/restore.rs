@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::super::paths;
@@ -35,8 +36,8 @@ pub(super) struct Args {
     yes: bool,
 }
 
-#[derive(Serialize)]
-struct Answer {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Answer {
     /// The place.
     store: String,
     kind: &'static str,

@@ -352,6 +352,29 @@ mod tests {
     }
 
     #[test]
+    fn a_frame_that_a_row_or_a_key_spells_is_no_record() {
+        let forged = frame(2, b"peer added");
+        let end = |n: usize| u32::try_from(n).unwrap().to_le_bytes();
+        let mut row = vec![LEAF, 0, 1, 0];
+        row.extend(end(12 + 3));
+        row.extend(end(12 + 3 + 5 + forged.len()));
+        row.extend(b"keytext: ");
+        row.truncate(12 + 3 + 5);
+        row.extend(&forged);
+        row.resize(PAGE, 0);
+        assert_eq!(seqs(&row), []);
+        let mut keys = vec![BRANCH, 0, 1, 0, 0, 0, 0, 0];
+        keys.extend([7; 48]);
+        keys.extend(end(60 + forged.len()));
+        keys.extend(&forged);
+        keys.resize(PAGE, 0);
+        assert_eq!(seqs(&keys), []);
+        // Where nothing says what the bytes are, they are told as loose.
+        keys[0] = 9;
+        assert_eq!(seqs(&keys), [(2, true)]);
+    }
+
+    #[test]
     fn bodies_are_found_by_their_digest_although_the_page_is_damaged() {
         let (a, b) = (vec![1u8; 50], vec![2u8; 70]);
         let mut wanted = Wanted::new();

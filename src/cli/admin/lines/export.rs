@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::super::care::{self, CareError};
@@ -36,8 +37,8 @@ pub(in super::super) struct Args {
     redact: bool,
 }
 
-#[derive(Serialize)]
-struct Answer {
+#[derive(Serialize, JsonSchema)]
+pub(in super::super) struct Answer {
     #[serde(flatten)]
     origin: Origin,
     export: String,

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::super::care::{self, CareError};
@@ -26,8 +27,8 @@ pub(in super::super) struct Args {
     pub(in super::super) file: PathBuf,
 }
 
-#[derive(Serialize)]
-struct Answer {
+#[derive(Serialize, JsonSchema)]
+pub(in super::super) struct Answer {
     /// The new store.
     store: String,
     kind: &'static str,
