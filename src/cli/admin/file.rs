@@ -115,7 +115,7 @@ impl FileReader {
 }
 
 /// Opens on a thread of its own, which is left behind when the deadline passes.
-fn open_in_time(path: &Path) -> Result<Reader, OpenError> {
+pub(super) fn open_in_time(path: &Path) -> Result<Reader, OpenError> {
     let owned = path.to_owned();
     let (sender, receiver) = mpsc::channel();
     thread::Builder::new()

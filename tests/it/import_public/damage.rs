@@ -298,3 +298,47 @@ fn what_does_not_fit_into_a_queue_stays_on_the_old_bus_and_is_told() {
     assert_eq!(parts(&later, "taken").last(), Some(&("queues", 1)));
     assert_eq!(part(&later, "queues")["known"], 1);
 }
+
+#[test]
+fn rows_that_no_bus_of_theirs_wrote_are_named_and_those_beside_them_come_in() {
+    let world = World::new();
+    let path = world.path().join("made.redb");
+    let messages: redb::TableDefinition<&str, &[u8]> = redb::TableDefinition::new("messages");
+    let database = redb::Database::create(&path).unwrap();
+    let txn = database.begin_write().unwrap();
+    {
+        let mut table = txn.open_table(messages).unwrap();
+        let mut put = |key: &str, value: &[u8]| {
+            table.insert(key, value).unwrap();
+        };
+        let number = |to: &str, n: u64| format!("{to}\0{n:020}");
+        put(&number("good", 1), br#"{"payload":{"b":1,"a":2},"ts":5}"#);
+        // The same words twice wait once, as they would when they are posted.
+        put(&number("good", 2), br#"{"ts":6,"payload":{"a":2,"b":1}}"#);
+        put(&number("good", 3), b"{\"payload\":");
+        put(&number("good", 4), br#"{"payload":1,"ts":-1}"#);
+        put(&number("ctrl\u{1}", 5), br#"{"payload":1,"ts":1}"#);
+        put(&number(&"long".repeat(200), 6), br#"{"payload":1,"ts":1}"#);
+        put("no number", br#"{"payload":1,"ts":1}"#);
+        put(&number("large", 7), &vec![b' '; 3 << 20]);
+    }
+    txn.commit().unwrap();
+    drop(database);
+    let args = [
+        "--yes",
+        "--only",
+        "bus",
+        "--from-bus",
+        path.to_str().unwrap(),
+    ];
+    let (code, told) = world.told(&args);
+    assert_eq!(code, 1);
+    let left = json!({ "bad_name": 2, "damaged": 3, "too_large": 1 });
+    let queues = json!({ "found": 8, "taken": 1, "known": 1, "left": left });
+    assert_eq!(part(&told, "queues"), queues, "{told}");
+    assert_eq!(refused(&told).len(), 3);
+    let log = world.log("bus");
+    let kinds: Vec<&str> = log.iter().map(|r| r["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["queue_imported", "enqueued"]);
+    assert_eq!(log[0]["event"]["arrived"], 5);
+}

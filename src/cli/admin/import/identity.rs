@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use super::super::error::AdminError;
+use super::super::file::open_in_time;
 use super::super::operator::{Operator, store_path};
 use super::super::print::now;
 use super::super::reader::owner;
@@ -23,7 +24,7 @@ use crate::domain::tables::{TableError, TableReader};
 use crate::event::Recorded;
 use crate::event::agent::{AgentEvent, ImportedPart};
 use crate::event::kind::{EventKind, StoreKind};
-use crate::store::{Mode, ReadError, Reader, Snapshot};
+use crate::store::{ReadError, Reader, Snapshot};
 use crate::types::id::{PublicKey, SessionId};
 use crate::types::limit::{
     MAX_IMPORTED_BYTES_PER_COMMAND, MAX_IMPORTED_PER_COMMAND, MAX_PEERS_FILE_BYTES,
@@ -130,7 +131,7 @@ fn open(path: &Path) -> Result<Option<Looked>, AdminError> {
     if !path.exists() {
         return Ok(None);
     }
-    let reader = Reader::open(path, Mode::Shared)?;
+    let reader = open_in_time(path)?;
     let failed = |source| ImportError::Store {
         place: path.to_owned(),
         source,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::super::super::paths;
 use super::super::error::AdminError;
+use super::super::file::open_in_time;
 use super::super::print::now;
 use super::super::reader::owner;
 use super::identity::is_kind;
@@ -22,8 +23,8 @@ use crate::event::Recorded;
 use crate::event::bus::BusEvent;
 use crate::event::kind::{EventKind, StoreKind};
 use crate::store::{
-    CommandError, Location, Mode, OpenError, OpenOptions, PublicBus, PublicRow, ReadError, Reader,
-    Receipt, Snapshot, Store,
+    CommandError, Location, OpenError, OpenOptions, PublicBus, PublicRow, ReadError, Receipt,
+    Snapshot, Store,
 };
 use crate::types::limit::{MAX_IMPORTED_BYTES_PER_COMMAND, MAX_IMPORTED_PER_COMMAND};
 use crate::types::seq::Seq;
@@ -239,7 +240,7 @@ fn look(path: &Path) -> Result<(Rehearsal<Bus>, BTreeSet<[u8; 32]>), AdminError>
         place: path.to_owned(),
         source,
     };
-    let reader = Reader::open(path, Mode::Shared).map_err(running)?;
+    let reader = open_in_time(path).map_err(running)?;
     let kind = reader.kind().map_err(failed)?;
     if kind.as_deref() != Some(StoreKind::Bus.name()) {
         return Err(AdminError::WrongKind {

@@ -6,12 +6,15 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::super::error::AdminError;
-use super::super::print::{Printer, Style};
+use super::super::print::{Printer, Style, fit};
 use crate::event::agent::ImportedPart;
 use crate::types::text::visible;
 
 /// Things of one sort that are listed one by one; the rest is counted.
 const LISTED: usize = 256;
+
+/// Characters of an unsigned text that people are shown; JSON has all of it.
+const SHOWN: usize = 2000;
 
 /// The part that is not an identity's.
 pub(super) const QUEUES: &str = "queues";
@@ -340,7 +343,7 @@ impl Report {
         for unsigned in &self.unsigned {
             p.field("file", &unsigned.file)?;
             p.field("sender", &format!("{} (a claim)", unsigned.sender))?;
-            p.field("text", &unsigned.text)?;
+            p.field("text", &fit(&unsigned.text, SHOWN))?;
         }
         if self.more > 0 {
             p.field("more", &format!("{} that are not listed", self.more))?;

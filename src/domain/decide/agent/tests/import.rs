@@ -335,3 +335,65 @@ fn a_request_of_ours_waits_on_under_its_id_and_what_was_not_sent_is_sent() {
     assert_eq!(open.len(), 1);
     check(&rig);
 }
+
+#[test]
+fn an_import_that_was_cut_short_is_completed_by_the_next_one() {
+    let at = Rig::new().now.minus(DAY);
+    let control = ImportCommand::Control(Box::new(ImportedControl {
+        session: session("s"),
+        to: key(3),
+        to_session: session("theirs"),
+        kind: MailKind::PairRequest,
+        msg_id: msg("r3"),
+        in_reply_to: None,
+        ts: at,
+        body: b"{}".to_vec().into(),
+        sha256: crate::crypto::hash::sha256(b"{}"),
+        relays: vec!["http://127.0.0.1:9440".into()],
+    }));
+    let (own, s) = (key(OWN), session("s"));
+    let mail = |n: u64| {
+        let id = |k: u64| format!("m{}", 2 * n + k);
+        ImportCommand::Mail {
+            session: session("s"),
+            own,
+            mails: vec![
+                imported_mail(key(1), &id(0), None, n == 0, at.plus(n)),
+                imported_mail(key(1), &id(1), None, false, at.plus(n)),
+            ],
+        }
+    };
+    let commands = [
+        ImportCommand::Peers {
+            peers: vec![("ann".to_owned(), key(1))],
+        },
+        ImportCommand::Sessions {
+            own,
+            sessions: vec![(session("a"), vec![key(1)])],
+        },
+        mail(0),
+        mail(1),
+        ImportCommand::Knocks {
+            session: s.clone(),
+            own,
+            knocks: vec![imported_pairing(key(2), "cid", "k2")],
+        },
+        ImportCommand::Requests {
+            session: s,
+            own,
+            requests: vec![imported_pairing(key(3), "dan", "r3")],
+        },
+        control,
+    ];
+    let mut whole = None;
+    for cut in 0..=commands.len() {
+        let mut rig = Rig::new();
+        for command in commands[..cut].iter().chain(&commands) {
+            import(&mut rig, command.clone());
+        }
+        check(&rig);
+        let records = records(&rig);
+        assert_eq!(*whole.get_or_insert(records), records, "cut behind {cut}");
+        assert_eq!(unread_ids(&rig), ["m1", "m2", "m3"], "cut behind {cut}");
+    }
+}
