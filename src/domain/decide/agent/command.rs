@@ -119,6 +119,9 @@ pub enum AgentCommand {
         entries: Vec<(String, PublicKey)>,
         /// SHA-256 of the file's bytes.
         sha256: [u8; 32],
+        /// Where the newest version stands in the log that was the file, when one that was recorded
+        /// after it never became it. `None`: the newest recorded one.
+        newest: Option<Seq>,
         /// Now.
         now: UnixMillis,
     },
@@ -128,6 +131,9 @@ pub enum AgentCommand {
         entries: Vec<(String, PublicKey)>,
         /// SHA-256 of the file's bytes.
         sha256: [u8; 32],
+        /// Where the newest version stands in the log that was the file, when one that was recorded
+        /// after it never became it. `None`: the newest recorded one.
+        newest: Option<Seq>,
         /// Now.
         now: UnixMillis,
     },
