@@ -210,7 +210,7 @@ impl PeersFile {
     fn sync_locked(&self, ledger: &Ledger) -> Result<(), PeersFileError> {
         self.claim(ledger)?;
         let mut overtaken = None;
-        for _ in 0..LOOKS {
+        for look in 1..=LOOKS {
             let found = match read(&self.0.path) {
                 Ok(found) => found,
                 Err(e) if e.kind() == io::ErrorKind::NotFound && self.may_create() => {
@@ -231,7 +231,7 @@ impl PeersFile {
                 Ok(Look::Wrote) => overtaken = None,
                 Ok(Look::Overtaken { newest }) => overtaken = overtaken.or(Some(newest)),
                 // Half of what is being saved.
-                Err(PeersFileError::Broken { .. }) if overtaken.is_some() => {
+                Err(PeersFileError::Broken { .. }) if overtaken.is_some() && look < LOOKS => {
                     std::thread::sleep(Duration::from_millis(10));
                 }
                 Err(e) => {

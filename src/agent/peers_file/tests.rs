@@ -363,3 +363,21 @@ async fn what_is_saved_while_a_change_is_written_is_not_overwritten_and_undoes_n
     assert_eq!(Peers::parse(&text).unwrap().len(), 2, "{text}");
     assert!(!rig.dir.path().join("peers.json.next").exists());
 }
+
+#[tokio::test]
+async fn what_breaks_the_file_while_a_change_is_written_is_an_error_until_it_is_mended() {
+    let editor = Arc::new(Editor::default());
+    let mut rig = Rig::new().await;
+    rig.file = PeersFile::new(rig.file.path().to_owned(), false, editor.clone());
+    rig.write(&entries(&[("bob", 1)]));
+    rig.ensure().await.unwrap();
+    *editor.save.lock().unwrap() = Some((rig.file.path().to_owned(), "{".into()));
+    let told = rig.add("pat", 3).await.unwrap_err();
+    assert!(matches!(told, PeersFileError::Behind(_)), "{told}");
+    for _ in 0..2 {
+        let broken = rig.ensure().await.unwrap_err();
+        assert!(matches!(broken, PeersFileError::Broken { .. }), "{broken}");
+    }
+    assert_eq!(rig.text(), "{");
+    assert_eq!(rig.names().len(), 2);
+}
