@@ -491,6 +491,7 @@ pub fn held_history(now: UnixMillis, run: &mut dyn FnMut(AgentCommand) -> AgentR
         run(AgentCommand::ImportPeers {
             entries,
             sha256,
+            newest: None,
             now,
         });
     }

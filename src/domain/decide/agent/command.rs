@@ -120,6 +120,9 @@ pub enum AgentCommand {
         entries: Vec<(String, PublicKey)>,
         /// SHA-256 of the file's bytes.
         sha256: [u8; 32],
+        /// Where the newest version stands in the log that was the file, when one that was recorded
+        /// after it never became it. `None`: the newest recorded one.
+        newest: Option<Seq>,
         /// Now.
         now: UnixMillis,
     },
@@ -129,6 +132,9 @@ pub enum AgentCommand {
         entries: Vec<(String, PublicKey)>,
         /// SHA-256 of the file's bytes.
         sha256: [u8; 32],
+        /// Where the newest version stands in the log that was the file, when one that was recorded
+        /// after it never became it. `None`: the newest recorded one.
+        newest: Option<Seq>,
         /// Now.
         now: UnixMillis,
     },

@@ -108,11 +108,17 @@ impl Domain for Agent {
                 policy::lease(tables, command)
             }
             AgentCommand::ImportPeers {
-                entries, sha256, ..
-            } => policy::import(tables, entries, sha256),
+                entries,
+                sha256,
+                newest,
+                ..
+            } => policy::import(tables, entries, sha256, *newest),
             AgentCommand::StrikePeers {
-                entries, sha256, ..
-            } => policy::strike(tables, entries, sha256),
+                entries,
+                sha256,
+                newest,
+                ..
+            } => policy::strike(tables, entries, sha256, *newest),
             AgentCommand::AdoptPeersFile { path, switch, .. } => {
                 policy::adopt_file(tables, path, *switch)
             }
