@@ -3,6 +3,8 @@
 
 #[cfg(all(feature = "persist", feature = "cli"))]
 mod admin;
+#[cfg(all(unix, feature = "agent", feature = "cli", feature = "testkit"))]
+mod admin_backup;
 #[cfg(all(
     target_os = "linux",
     feature = "agent",
@@ -19,6 +21,8 @@ mod admin_compact;
 ))]
 mod admin_peers;
 #[cfg(all(unix, feature = "agent", feature = "cli", feature = "testkit"))]
+mod admin_repair;
+#[cfg(all(unix, feature = "agent", feature = "cli", feature = "testkit"))]
 mod admin_sessions;
 mod architecture;
 #[cfg(all(feature = "bus", feature = "cli"))]
@@ -26,6 +30,8 @@ mod bus_process;
 #[cfg(feature = "testkit")]
 mod compaction;
 mod counters;
+#[cfg(feature = "testkit")]
+mod damage;
 #[cfg(feature = "testkit")]
 mod faults;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]

@@ -123,6 +123,10 @@ pub(super) enum AdminError {
     ShrinkInUse,
     #[error(transparent)]
     Compact(#[from] crate::store::CompactError),
+    #[error(transparent)]
+    Care(#[from] super::care::CareError),
+    #[error("there is no command called {name:?}")]
+    NoCommand { name: String },
     #[cfg(feature = "agent")]
     #[error("erasing cannot be undone")]
     NotConfirmed,
@@ -162,6 +166,9 @@ impl AdminError {
                 OpenError::WrongKind { .. } => Exit::StoreWrongKind,
                 _ => Exit::Failure,
             },
+            AdminError::Care(e) => e.exit(),
+            AdminError::NoCommand { .. } => Exit::Usage,
+            AdminError::Endpoint(EndpointError::Refused { .. }) => Exit::Failure,
             AdminError::Endpoint(_) | AdminError::ShrinkInUse => Exit::StoreInUse,
             #[cfg(feature = "agent")]
             AdminError::Held(_) => Exit::StoreInUse,
@@ -191,6 +198,10 @@ impl AdminError {
                 "its owner offers no admin endpoint: end it, then try again"
             }
             AdminError::Open(OpenError::FormatTooNew { .. }) => "use a newer interlink-admin",
+            AdminError::Open(OpenError::Corrupt { .. }) => {
+                "if it was a store, `interlink-admin repair` makes a new one of what is left"
+            }
+            AdminError::Endpoint(EndpointError::Refused { .. }) => return None,
             AdminError::Endpoint(_) => "is the bus frozen? `kill -CONT` or restart it",
             AdminError::Positions { .. } => "choose one with --store PATH",
             AdminError::Kind { .. } => {
@@ -198,6 +209,7 @@ impl AdminError {
                 return Some(format!("there are: {}", names.join(", ")));
             }
             AdminError::Demo(e) => return e.next(),
+            AdminError::Care(e) => return e.next(),
             #[cfg(feature = "agent")]
             e => return e.next_for_operators().map(ToOwned::to_owned),
             #[cfg(not(feature = "agent"))]

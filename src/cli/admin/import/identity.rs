@@ -49,7 +49,7 @@ pub(super) fn plan(
 ) -> Result<Option<Plan>, AdminError> {
     let me = args.who.identity()?.public();
     report.identity = Some(me.to_string());
-    let mut found = read::folder(&args.from_interlink, me, &args.relays.list()?, report);
+    let mut found = read::folder(args.folder(), me, &args.relays.list()?, report);
     let store = open(&store_path(place, &me)?)?;
     let adopted = match &store {
         Some(open) => query::peers_file(&open.snapshot).map_err(|e| open.failed(e.into()))?,
@@ -157,7 +157,7 @@ fn peers(
     own: &Path,
     report: &mut Report,
 ) -> Option<(PathBuf, Vec<(String, PublicKey)>)> {
-    let usual = args.from_interlink.join("peers.json");
+    let usual = args.folder().join("peers.json");
     let path = match &args.from_peers {
         Some(path) => path.clone(),
         None if usual.exists() => usual,

@@ -1,4 +1,5 @@
-//! `import`: takes over what the public program keeps.
+//! `import`: takes over what the public program keeps; or, given a file, hands it to
+//! `lines::import`, which makes a new store of an export.
 //!
 //! Its folder is read and never changed. What would come of it is tried on a copy of the rows in
 //! memory first; that is what `--dry-run` shows, and what the operator is asked about: the keys that
@@ -30,26 +31,32 @@ use report::Report;
 /// What to take over, and from where.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The state folder of the public interlink-mcp (0.10 to 0.13): the one with `mailbox` and
-    /// `pairing` in it
-    #[arg(long, value_name = "DIR")]
-    from_interlink: PathBuf,
+    /// An export; `-` is standard input. The new store is the one that --store names, or a bus's
+    /// usual one; it must not be there yet
+    #[arg(value_name = "FILE", required_unless_present = "from_interlink")]
+    file: Option<PathBuf>,
+
+    /// Instead: the state folder of the public interlink-mcp (0.10 to 0.13), the one with `mailbox`
+    /// and `pairing` in it. What it keeps is taken over into the stores that there are; the other
+    /// flags belong to this
+    #[arg(long, value_name = "DIR", conflicts_with = "file")]
+    from_interlink: Option<PathBuf>,
 
     /// Its list of peers [default: DIR/peers.json, where there is one]
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", conflicts_with = "file")]
     from_peers: Option<PathBuf>,
 
     /// The database of its bus [default: DIR/bus.redb, where there is one]
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", conflicts_with = "file")]
     from_bus: Option<PathBuf>,
 
     /// The store of the bus that gets its mail [default: bus.redb at the usual place, or in the
     /// folder that --store names]
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", conflicts_with = "file")]
     bus_store: Option<PathBuf>,
 
     /// Take over only what an identity kept, or only what waits on the bus
-    #[arg(long, value_enum, value_name = "WHAT")]
+    #[arg(long, value_enum, value_name = "WHAT", conflicts_with = "file")]
     only: Option<Half>,
 
     /// Messages that a queue holds: what the bus is started with
@@ -68,14 +75,14 @@ pub(super) struct Args {
     relays: Relays,
 
     /// Say what would be done, and change nothing
-    #[arg(long)]
+    #[arg(long, conflicts_with = "file")]
     dry_run: bool,
 
     #[command(flatten)]
     shell: Shell,
 
     /// Do not ask: for scripts
-    #[arg(long, short)]
+    #[arg(long, short, conflicts_with = "file")]
     yes: bool,
 }
 
@@ -93,9 +100,14 @@ impl Args {
         self.only.is_none_or(|only| only == half)
     }
 
+    /// The public program's folder.
+    fn folder(&self) -> &Path {
+        self.from_interlink.as_deref().unwrap_or(Path::new(""))
+    }
+
     /// The public bus's file.
     fn bus_file(&self) -> Option<PathBuf> {
-        let usual = self.from_interlink.join("bus.redb");
+        let usual = self.folder().join("bus.redb");
         self.from_bus
             .clone()
             .or_else(|| usual.exists().then_some(usual))
@@ -104,13 +116,16 @@ impl Args {
 }
 
 pub(super) fn run(args: &Args, store: Option<&Path>, p: &mut Printer) -> Result<(), AdminError> {
-    if !args.from_interlink.is_dir() {
+    if let Some(file) = &args.file {
+        return super::lines::import::run(file, store, p);
+    }
+    if !args.folder().is_dir() {
         return Err(ImportError::NoFolder {
-            place: args.from_interlink.clone(),
+            place: args.folder().to_owned(),
         }
         .into());
     }
-    let mut report = Report::new(&args.from_interlink, args.dry_run);
+    let mut report = Report::new(args.folder(), args.dry_run);
     let identity = match args.wants(Half::Identity) {
         true => identity::plan(args, store, &mut report)?,
         false => None,
@@ -121,7 +136,7 @@ pub(super) fn run(args: &Args, store: Option<&Path>, p: &mut Printer) -> Result<
     };
     if report.is_empty() {
         return Err(ImportError::NothingThere {
-            place: args.from_interlink.clone(),
+            place: args.folder().to_owned(),
         }
         .into());
     }

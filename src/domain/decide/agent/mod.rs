@@ -21,6 +21,7 @@ mod reply;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 pub use command::*;
@@ -39,7 +40,7 @@ use crate::domain::projection::agent::{self as rows, MailRow, OutboxRow, seq_key
 use crate::domain::tables::{TableError, TableId, TableReader, scan_rows};
 use crate::domain::{Decision, Domain, LiveBody, NewEvent, View};
 use crate::event::Recorded;
-use crate::event::agent::{AgentEvent, ReplayForgotten};
+use crate::event::agent::{AgentEvent, ReplayForgotten, SessionsSeen};
 use crate::event::kind::StoreKind;
 use crate::types::seq::Seq;
 
@@ -221,6 +222,17 @@ impl Domain for Agent {
         // Nothing waits behind a lost body here: a message whose text is gone is given up by its
         // sender (`RecordRefused`), and a reader is told so.
         None
+    }
+
+    fn let_go(
+        tables: &dyn TableReader,
+        lost: &BTreeSet<Seq>,
+    ) -> Result<Vec<AgentEvent>, TableError> {
+        directory::let_go(tables, lost)
+    }
+
+    fn nothing() -> AgentEvent {
+        SessionsSeen { sightings: vec![] }.into()
     }
 }
 

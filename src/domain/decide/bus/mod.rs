@@ -5,6 +5,7 @@ mod import;
 mod index;
 mod presence;
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -280,6 +281,17 @@ impl Domain for Bus {
 
     fn body_lost(seq: Seq) -> Option<BusEvent> {
         Some(BusEvent::BodyLost(BodyLost { message: seq }))
+    }
+
+    fn let_go(
+        _tables: &dyn TableReader,
+        lost: &BTreeSet<Seq>,
+    ) -> Result<Vec<BusEvent>, TableError> {
+        Ok(lost.iter().copied().filter_map(Bus::body_lost).collect())
+    }
+
+    fn nothing() -> BusEvent {
+        BusEvent::Seen(Seen { entries: vec![] })
     }
 }
 
