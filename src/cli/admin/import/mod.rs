@@ -96,11 +96,6 @@ enum Half {
 }
 
 impl Args {
-    /// The public program's folder; the empty path where an export is read.
-    fn folder(&self) -> &Path {
-        self.from_interlink.as_deref().unwrap_or(Path::new(""))
-    }
-
     fn wants(&self, half: Half) -> bool {
         self.only.is_none_or(|only| only == half)
     }
