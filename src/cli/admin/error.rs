@@ -179,7 +179,7 @@ impl AdminError {
                 _ => Exit::Failure,
             },
             AdminError::Care(e) => e.exit(),
-            AdminError::NoCommand { .. } | AdminError::Unconfirmed { .. } => Exit::Usage,
+            AdminError::NoCommand { .. } => Exit::Usage,
             AdminError::Endpoint(EndpointError::Refused { .. }) => Exit::Failure,
             AdminError::Endpoint(_) | AdminError::ShrinkInUse => Exit::StoreInUse,
             #[cfg(feature = "agent")]
@@ -216,7 +216,6 @@ impl AdminError {
             AdminError::Endpoint(EndpointError::Refused { .. }) => return None,
             AdminError::Endpoint(_) => "is the bus frozen? `kill -CONT` or restart it",
             AdminError::Positions { .. } => "choose one with --store PATH",
-            AdminError::Unconfirmed { .. } => "say --yes",
             AdminError::ShrinkInUse => "stop the bus first, or leave --shrink out",
             AdminError::NoMessage { .. } => {
                 "is its store among those of `interlink-admin status`? name others with --store \

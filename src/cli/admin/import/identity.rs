@@ -188,6 +188,7 @@ fn follow_list(rehearsal: &mut Rehearsal<Agent>, list: &Path) -> Result<(), Admi
     let command = AgentCommand::ImportPeers {
         entries: peers.iter().map(|(n, key)| (n.to_owned(), key)).collect(),
         sha256: sha256(&bytes),
+        newest: None,
         now: now(),
     };
     rehearsal
