@@ -112,7 +112,33 @@ impl EndpointReader {
         format!("Bearer {}", self.file.token)
     }
 
-    fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, AdminError> {
+    /// Sends a wish and reads the answer.
+    pub(super) fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        wish: &impl serde::Serialize,
+    ) -> Result<T, AdminError> {
+        let wish = serde_json::to_vec(wish).map_err(|e| self.failed(e))?;
+        let request = self.agent.post(self.url(path));
+        let request = request.header("authorization", self.authorization());
+        let request = request.header("content-type", "application/json");
+        let request = request.config().timeout_global(Some(ANSWER)).build();
+        self.answer(request.send(&wish))
+    }
+
+    /// Reads an answer; `None` where there is nothing of that name.
+    pub(super) fn find<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, AdminError> {
+        let request = self.agent.get(self.url(path));
+        let request = request.header("authorization", self.authorization());
+        let request = request.config().timeout_global(Some(ANSWER)).build();
+        match request.call() {
+            Ok(answer) if answer.status().as_u16() == 404 => Ok(None),
+            answer => self.answer(answer).map(Some),
+        }
+    }
+
+    /// Reads an answer.
+    pub(super) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, AdminError> {
         let request = self.agent.get(self.url(path));
         let request = request.header("authorization", self.authorization());
         let request = request.config().timeout_global(Some(ANSWER)).build();
@@ -175,6 +201,9 @@ impl StoreReader for EndpointReader {
             first: first.first().map(|record| record.seq),
             head: status.head,
             head_at: newest.first().map(|record| record.at),
+            base: status.base,
+            records: status.records,
+            log_bytes: status.log_bytes,
             bus: Some(BusNumbers {
                 queues: status.queues,
                 messages: status.messages,
@@ -189,6 +218,9 @@ impl StoreReader for EndpointReader {
                 uptime_ms: status.uptime_ms,
                 commits: status.commits,
                 waiters: status.waiters,
+                refused: status.refused,
+                retain_ms: status.limits.retain_ms,
+                retain_bytes: status.limits.retain_bytes,
                 health: status.health,
                 read_only_reason: status.read_only_reason,
             }),

@@ -42,6 +42,12 @@ pub(super) enum AdminError {
     Kind { name: String },
     #[error("positions differ from store to store, and there are {stores} stores")]
     Positions { stores: usize },
+    #[error("there is no {what} {text:?}")]
+    NoSuch { what: &'static str, text: String },
+    #[error("{text:?} fits several {what}s")]
+    SeveralFit { what: &'static str, text: String },
+    #[error("the bus refuses: {0}")]
+    BusRefuses(String),
     #[error("cannot write the answer: {0}")]
     Output(#[from] io::Error),
     #[error("cannot listen for signals: {0}")]
@@ -112,7 +118,6 @@ pub(super) enum AdminError {
     #[cfg(feature = "agent")]
     #[error("{text:?} fits several keys")]
     Ambiguous { text: String },
-    #[cfg(feature = "agent")]
     #[error("{what}\nnobody can be asked here")]
     Unconfirmed { what: String },
     #[error("not confirmed; nothing has changed")]
@@ -148,7 +153,9 @@ impl AdminError {
     /// How the program ends.
     pub(super) fn exit(&self) -> Exit {
         match self {
-            AdminError::Kind { .. } | AdminError::Positions { .. } => Exit::Usage,
+            AdminError::Kind { .. }
+            | AdminError::Positions { .. }
+            | AdminError::SeveralFit { .. } => Exit::Usage,
             AdminError::WrongKind { .. }
             | AdminError::UnknownKind { .. }
             | AdminError::NoneOfKind { .. } => Exit::StoreWrongKind,
@@ -187,6 +194,11 @@ impl AdminError {
             }
             AdminError::Open(OpenError::FormatTooNew { .. }) => "use a newer interlink-admin",
             AdminError::Endpoint(_) => "is the bus frozen? `kill -CONT` or restart it",
+            AdminError::NoSuch { .. } => {
+                "the same command without an id lists what there is; `outbox` and `inbox` list \
+                 finished messages with --all"
+            }
+            AdminError::SeveralFit { .. } => "give more of the id, or the position",
             AdminError::Positions { .. } => "choose one with --store PATH",
             AdminError::Kind { .. } => {
                 let names: Vec<_> = EventKind::ALL.iter().map(|k| k.name()).collect();

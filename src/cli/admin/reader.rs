@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::error::AdminError;
@@ -9,7 +10,7 @@ use crate::event::kind::StoreKind;
 use crate::wire::admin::{Queues, Records, Verification};
 
 /// How a store is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Source {
     /// The file, as it is.
@@ -21,12 +22,13 @@ pub(super) enum Source {
 }
 
 /// Which store this is, and how it is read.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct Origin {
     /// Its path; absent for a bus in memory.
     pub(super) store: Option<String>,
     /// `bus` or `agent`.
     #[serde(serialize_with = "kind_name")]
+    #[schemars(with = "String")]
     pub(super) kind: StoreKind,
     /// How it is read.
     pub(super) source: Source,
@@ -83,7 +85,7 @@ pub(super) const fn owner(kind: StoreKind) -> &'static str {
 }
 
 /// Numbers of a store.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct StoreStatus {
     #[serde(flatten)]
     pub(super) origin: Origin,
@@ -95,6 +97,12 @@ pub(super) struct StoreStatus {
     pub(super) head: u64,
     /// When the newest record was written, Unix milliseconds.
     pub(super) head_at: Option<u64>,
+    /// The compaction point: records up to it are gone. 0 while nothing was compacted.
+    pub(super) base: u64,
+    /// Records in the log.
+    pub(super) records: u64,
+    /// Bytes of their frames, estimated.
+    pub(super) log_bytes: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) bus: Option<BusNumbers>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -104,7 +112,7 @@ pub(super) struct StoreStatus {
 }
 
 /// Numbers of a bus.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub(super) struct BusNumbers {
     pub(super) queues: u64,
     pub(super) messages: u64,
@@ -114,7 +122,7 @@ pub(super) struct BusNumbers {
 }
 
 /// The process that owns the store.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct Running {
     pub(super) pid: u32,
     pub(super) url: String,
@@ -122,12 +130,18 @@ pub(super) struct Running {
     pub(super) uptime_ms: u64,
     pub(super) commits: u64,
     pub(super) waiters: u64,
+    /// Messages that were refused for want of room (507) since it started.
+    pub(super) refused: u64,
+    /// How long finished records are kept, milliseconds.
+    pub(super) retain_ms: u64,
+    /// Bytes of records that are kept at most.
+    pub(super) retain_bytes: u64,
     pub(super) health: String,
     pub(super) read_only_reason: Option<String>,
 }
 
 /// Numbers of an identity.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct AgentNumbers {
     /// Its public key, where the path tells.
     pub(super) key: Option<String>,
@@ -145,11 +159,41 @@ pub(super) struct AgentNumbers {
     pub(super) pushed_out: u64,
     /// Position of the record from which outgoing messages are counted.
     pub(super) counted_from: u64,
+    /// Requests and conflicts that wait for somebody.
+    pub(super) pairing: PairingNumbers,
+    /// Tasks that have not ended.
+    pub(super) open_tasks: u64,
+    /// The newest failure of a relay to take a message that still waits.
+    pub(super) last_error: Option<LastError>,
     pub(super) sessions: Vec<SessionNumbers>,
 }
 
+/// What waits to be paired.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub(super) struct PairingNumbers {
+    /// Keys that ask to be admitted.
+    pub(super) inbound: u64,
+    /// Keys that were asked.
+    pub(super) outbound: u64,
+    /// Acceptances whose name is taken.
+    pub(super) conflicts: u64,
+    /// Keys whose requests are ignored.
+    pub(super) blocked: u64,
+}
+
+/// Why a message still waits.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(super) struct LastError {
+    /// When, Unix milliseconds.
+    pub(super) at: u64,
+    pub(super) relay: String,
+    pub(super) reason: String,
+    /// Id of the message.
+    pub(super) msg_id: String,
+}
+
 /// Numbers of a session.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct SessionNumbers {
     pub(super) session: String,
     /// Number of its newest lease.
@@ -165,7 +209,7 @@ pub(super) struct SessionNumbers {
 }
 
 /// An outgoing message.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct OutboxView {
     pub(super) seq: u64,
     pub(super) msg_id: String,
@@ -182,10 +226,13 @@ pub(super) struct OutboxView {
     /// `pending`, `bus_accepted` or `refused`.
     pub(super) state: &'static str,
     pub(super) relays: Vec<RelayView>,
+    /// The signed message as it is stored, where it was asked for and is there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) body: Option<String>,
 }
 
 /// An outgoing message on one relay.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub(super) struct RelayView {
     pub(super) url: String,
     /// `waiting`, `accepted` or `refused`.
@@ -205,7 +252,7 @@ pub(super) struct RelayView {
 }
 
 /// A session that was seen announced.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct KnownSessionView {
     pub(super) session: String,
     /// The key that owns it; absent when several were seen at once.
@@ -217,7 +264,7 @@ pub(super) struct KnownSessionView {
 }
 
 /// A key that claims a session.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct ClaimView {
     pub(super) key: String,
     /// Its local name, while it is admitted.

@@ -10,8 +10,10 @@
 //! - `pairing`: how strangers become peers.
 //! - `room`: the events of each of these as a pattern.
 //! - `directory`: whose sessions there are, and what is not to be remembered.
+//! - `care`: what the operator and time do to messages.
 //! - `host`: how a session's host can be woken.
 
+mod care;
 mod directory;
 mod host;
 mod mailbox;
@@ -20,6 +22,7 @@ mod pairing;
 mod policy;
 pub(crate) mod room;
 
+pub use care::{EndedTask, HistoryForgotten, OutboxDropped, OutboxRetried};
 pub use directory::{
     ExpiredDismissed, ForgetReason, PeerForgotten, SessionClosed, SessionsForgotten, SessionsSeen,
     Sighting,
@@ -137,6 +140,10 @@ agent_events!(
     SessionsForgotten,
     ExpiredDismissed,
     PeerForgotten,
+    // The operator, and time.
+    HistoryForgotten,
+    OutboxDropped,
+    OutboxRetried,
 );
 
 fn hex(bytes: &[u8]) -> String {
