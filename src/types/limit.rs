@@ -295,7 +295,7 @@ pub const MAX_YOUNG_ROWS_IN_A_ROW: usize = 1024;
 /// Bytes of JSON of a tool's answer, where the host is Codex. It cuts the middle out of anything
 /// that is much longer than ten thousand bytes, and what is cut out is not read; the rest of those
 /// is room for what any answer may carry beside its own.
-pub const MAX_RESULT_BYTES_CODEX: usize = 8 * 1024;
+pub const MAX_RESULT_BYTES_CODEX: usize = 6 * 1024;
 
 /// Bytes of JSON of a tool's answer, where the host is Claude Code. It takes more, but whatever it
 /// takes fills the context of a model.

@@ -29,7 +29,7 @@ pub struct MessageStatus {
     pub msg_id: String,
     /// Where to begin in a text that does not fit into one answer: the `to` of the part before, in
     /// bytes. Default 0.
-    pub offset: Option<u64>,
+    pub offset: Option<u32>,
 }
 
 /// `conversation_history`
