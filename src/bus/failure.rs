@@ -209,6 +209,7 @@ impl From<ReadError> for Failure {
     fn from(e: ReadError) -> Self {
         match e {
             ReadError::Closed => Failure::closing(),
+            e @ ReadError::Compacted { .. } => Failure::bad_request(e.to_string()),
             e => Failure::internal(e.to_string()),
         }
     }

@@ -30,6 +30,7 @@ pub(super) fn router(app: Arc<App>) -> Router {
         .route("/records", read(get(admin::records)))
         .route("/queues", read(get(admin::queues)))
         .route("/tables/{name}", read(get(admin::table)))
+        .route("/depth", read(get(admin::depth)))
         .route("/status", read(get(health::full_status)))
         .route("/verify", posted(post(admin::verify)))
         .route("/compact", posted(post(admin::compact)));

@@ -33,6 +33,13 @@ macro_rules! tables {
                 match self { $(TableId::$name => $number,)* }
             }
 
+            /// The table of a kind of store that has this name.
+            #[must_use]
+            pub fn named(store: StoreKind, name: &str) -> Option<TableId> {
+                let mut all = TableId::ALL.iter().copied();
+                all.find(|table| table.store() == store && table.name() == name)
+            }
+
             /// Name of the table in the store file.
             #[must_use]
             pub const fn name(self) -> &'static str {
@@ -337,6 +344,12 @@ impl MemTables {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Number of rows of a table.
+    #[must_use]
+    pub fn count(&self, table: TableId) -> usize {
+        self.0.get(&table).map_or(0, BTreeMap::len)
     }
 
     /// All rows of a table, in key order.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use crate::domain::tables::TableError;
 use crate::event::DecodeRecordError;
+use crate::types::seq::Seq;
 
 /// A store could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -154,6 +155,17 @@ pub enum ReadError {
     /// A record does not read.
     #[error(transparent)]
     Record(#[from] DecodeRecordError),
+    /// What a store was at a position that lies before its compaction point.
+    #[error(
+        "what it was at record {at} is not known: the records up to {base} were compacted, and what \
+         they led to is known as of {base} only"
+    )]
+    Compacted {
+        /// The position.
+        at: Seq,
+        /// The compaction point.
+        base: Seq,
+    },
     /// The store is closed.
     #[error("the store is closed")]
     Closed,

@@ -1,20 +1,25 @@
 //! A store in the words of people and scripts: what the admin endpoint of a running bus answers
 //! and what the admin tool reads from a file, from one place, so that both look alike.
 
+use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
-
-use serde_json::{Value, json};
 
 use super::verify::{Report, VerifyError};
 use super::{Compacted, ReadError, Snapshot};
+use crate::domain::Domain;
 use crate::domain::decide::bus::QueueIndex;
-use crate::domain::projection::bus::{DropCounter, DropsRow, PendingRow, RosterRow};
-use crate::domain::tables::{TableError, TableId, TableReader, decode_row};
+use crate::domain::projection::view;
+use crate::domain::tables::{TableError, TableId, TableReader};
+use crate::event::kind::StoreKind;
 use crate::event::{Recorded, StoredEvent};
 use crate::types::seq::Seq;
 use crate::wire::admin::{
-    Compaction, QueueRow, Queues, RecordRow, Records, TableRow, TableRows, Verification,
+    Compaction, DepthPoint, Depths, QueueRow, Queues, RecordRow, Records, TableRow, TableRows,
+    Verification,
 };
+
+/// Spans in which depth is told.
+const DEPTH_SPAN_MS: u64 = 60_000;
 
 /// Records from a position on.
 ///
@@ -40,8 +45,11 @@ pub fn records<E: StoredEvent>(
         });
         Ok(ControlFlow::Continue(()))
     })?;
-    let head = snapshot.head()?.0;
-    Ok(Records { head, records })
+    Ok(Records {
+        head: snapshot.head()?.0,
+        base: snapshot.base()?.0,
+        records,
+    })
 }
 
 /// What a compaction did, or would do.
@@ -76,83 +84,84 @@ pub fn queues(index: &QueueIndex) -> Queues {
     Queues { queues }
 }
 
-/// The first rows of a table of a bus; `None` when a bus has no such table.
+/// At most `limit` rows of a table, from the first key after `after` on.
 ///
 /// # Errors
 ///
-/// [`ReadError`] when the table cannot be read or a row does not decode.
-pub fn bus_table(
-    snapshot: &Snapshot,
-    name: &str,
+/// [`TableError`] when the table cannot be read or a row does not decode.
+pub fn table(
+    tables: &dyn TableReader,
+    table: TableId,
+    after: Option<&[u8]>,
     limit: usize,
-) -> Result<Option<TableRows>, ReadError> {
-    let row: fn(&[u8], &[u8]) -> Result<TableRow, TableError> = match name {
-        "pending" => pending_row,
-        "drops" => drops_row,
-        "roster" => roster_row,
-        _ => return Ok(None),
-    };
-    let table = TableId::ALL.iter().copied().find(|t| t.name() == name);
-    let Some(table) = table else { return Ok(None) };
+) -> Result<TableRows, TableError> {
     let mut rows = vec![];
     let mut failed = None;
-    snapshot.scan(
-        table,
-        Bound::Unbounded,
-        Bound::Unbounded,
-        &mut |key, value| {
-            if rows.len() >= limit {
-                return ControlFlow::Break(());
+    let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+    tables.scan(table, from, Bound::Unbounded, &mut |key, value| {
+        if rows.len() >= limit {
+            return ControlFlow::Break(());
+        }
+        match view::row(table, key, value) {
+            Ok(row) => {
+                rows.push(TableRow {
+                    key: row.key,
+                    raw: data_encoding::HEXLOWER.encode(key),
+                    value: row.value,
+                });
+                ControlFlow::Continue(())
             }
-            match row(key, value) {
-                Ok(row) => {
-                    rows.push(row);
-                    ControlFlow::Continue(())
-                }
-                Err(e) => {
-                    failed = Some(e);
-                    ControlFlow::Break(())
-                }
+            Err(e) => {
+                failed = Some(e);
+                ControlFlow::Break(())
             }
-        },
-    )?;
+        }
+    })?;
     match failed {
-        Some(e) => Err(e.into()),
-        None => Ok(Some(TableRows {
-            table: name.to_owned(),
+        Some(e) => Err(e),
+        None => Ok(TableRows {
+            table: table.name().to_owned(),
             rows,
-        })),
+        }),
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
-    data_encoding::HEXLOWER.encode(bytes)
+/// The tables whose number of rows says what waits.
+#[must_use]
+pub const fn queues_of(kind: StoreKind) -> &'static [TableId] {
+    match kind {
+        StoreKind::Bus => &[TableId::Pending],
+        StoreKind::Agent => &[TableId::OutboxOpen, TableId::MailboxUnread],
+    }
 }
 
-fn pending_row(key: &[u8], value: &[u8]) -> Result<TableRow, TableError> {
-    let row: PendingRow = decode_row(TableId::Pending, value)?;
-    let seq = Seq::from_key(key);
-    Ok(TableRow {
-        key: seq.map_or_else(|| hex(key), |seq| seq.to_string()),
-        value: json!({ "to": row.to, "at": row.at, "len": row.len, "sha256": hex(&row.sha256) }),
-    })
-}
-
-fn drops_row(key: &[u8], value: &[u8]) -> Result<TableRow, TableError> {
-    let row: DropsRow = decode_row(TableId::Drops, value)?;
-    let name = DropCounter::ALL.iter().find(|(c, _)| c.key() == key);
-    Ok(TableRow {
-        key: name.map_or_else(|| hex(key), |(_, name)| (*name).to_owned()),
-        value: json!({ "messages": row.messages }),
-    })
-}
-
-fn roster_row(key: &[u8], value: &[u8]) -> Result<TableRow, TableError> {
-    let row: RosterRow = decode_row(TableId::Roster, value)?;
-    let announcement: Value = serde_json::from_slice(&row.announcement).unwrap_or(Value::Null);
-    Ok(TableRow {
-        key: String::from_utf8_lossy(key).into_owned(),
-        value: json!({ "last_seen": row.last_seen, "announcement": announcement }),
+/// How much waited when, minute by minute, from the compaction point on. Takes as long as a replay.
+///
+/// # Errors
+///
+/// The first record that does not read or does not apply.
+pub fn depths<D: Domain>(snapshot: &Snapshot) -> Result<Depths, ReadError> {
+    let mut points: BTreeMap<(TableId, u64), DepthPoint> = BTreeMap::new();
+    let mut last: BTreeMap<TableId, u64> = BTreeMap::new();
+    snapshot.replay_each::<D>(|record, tables| {
+        for table in queues_of(D::KIND) {
+            let rows = tables.count(*table) as u64;
+            let before = last.insert(*table, rows).unwrap_or(rows);
+            let Some(record) = record else { continue };
+            let at = record.at.0 - record.at.0 % DEPTH_SPAN_MS;
+            let point = points.entry((*table, at)).or_insert_with(|| DepthPoint {
+                table: table.name().to_owned(),
+                at,
+                rows,
+                most: before,
+            });
+            point.rows = rows;
+            point.most = point.most.max(rows);
+        }
+    })?;
+    Ok(Depths {
+        span_ms: DEPTH_SPAN_MS,
+        points: points.into_values().collect(),
     })
 }
 

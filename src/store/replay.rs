@@ -136,6 +136,48 @@ impl Snapshot {
     pub fn replay<D: Domain>(&self) -> Result<MemTables, ReadError> {
         into_memory::<D>(self, |_| {})
     }
+
+    /// The rows as they were when the record at `until` was the newest. Reads no body. Beyond the
+    /// end of the log they are what they are now.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError::Compacted`] below the compaction point; the first record that does not read or
+    /// does not apply.
+    pub fn replay_until<D: Domain>(&self, until: Seq) -> Result<MemTables, ReadError> {
+        let base = self.base()?;
+        if until < base {
+            return Err(ReadError::Compacted { at: until, base });
+        }
+        play::<D>(self, until, |_, _| {})
+    }
+
+    /// Whether the rows are those that this program reads; where they are not, a replay gives them.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError::Engine`].
+    pub fn is_built<D: Domain>(&self) -> Result<bool, ReadError> {
+        for projection in D::projections() {
+            if !self.is_current(projection.name(), projection.version())? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Replays as [`replay`](Snapshot::replay) does and shows the rows before the first record and
+    /// after each one.
+    ///
+    /// # Errors
+    ///
+    /// The first record that does not read or does not apply.
+    pub fn replay_each<D: Domain>(
+        &self,
+        each: impl FnMut(Option<&Recorded<D::Event>>, &MemTables),
+    ) -> Result<MemTables, ReadError> {
+        play::<D>(self, Seq(u64::MAX), each)
+    }
 }
 
 /// Replays the retained records on top of the base rows, in memory. Reads no body.
@@ -147,13 +189,30 @@ pub(super) fn into_memory<D: Domain>(
     snapshot: &Snapshot,
     mut each: impl FnMut(&Recorded<D::Event>),
 ) -> Result<MemTables, ReadError> {
+    play::<D>(snapshot, Seq(u64::MAX), |record, _| {
+        if let Some(record) = record {
+            each(record);
+        }
+    })
+}
+
+/// Replays the records up to `until`; `each` sees the rows before the first one and after each.
+fn play<D: Domain>(
+    snapshot: &Snapshot,
+    until: Seq,
+    mut each: impl FnMut(Option<&Recorded<D::Event>>, &MemTables),
+) -> Result<MemTables, ReadError> {
     let mut tables = base::<D>(snapshot)?;
+    each(None, &tables);
     snapshot.frames(Seq::ZERO, |seq, bytes| {
+        if seq > until {
+            return Ok(ControlFlow::Break(()));
+        }
         let record = Recorded::<D::Event>::from_frame(seq, bytes)?;
         apply_all(D::projections(), &mut tables, &record).map_err(|e| ReadError::Engine {
             reason: format!("record {seq} does not apply: {e}"),
         })?;
-        each(&record);
+        each(Some(&record), &tables);
         Ok(ControlFlow::Continue(()))
     })?;
     Ok(tables)

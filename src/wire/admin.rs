@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -33,7 +34,7 @@ impl fmt::Debug for AdminFile {
 }
 
 /// One record of the log.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RecordRow {
     /// Position.
     pub seq: u64,
@@ -51,12 +52,14 @@ pub struct RecordRow {
 pub struct Records {
     /// Position of the newest record.
     pub head: u64,
+    /// The compaction point: records up to it are gone. 0 while nothing was compacted.
+    pub base: u64,
     /// In order of position.
     pub records: Vec<RecordRow>,
 }
 
 /// One queue in which something waits.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct QueueRow {
     /// Its name.
@@ -80,16 +83,20 @@ pub struct Queues {
 }
 
 /// One row of a projection.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TableRow {
-    /// The key: a position or a name where it is one, else hex.
+    /// The key: its parts in their own notation, separated by ` / `; hex where it is malformed.
     pub key: String,
+    /// The key's bytes, hex; rows are in their order.
+    #[serde(default)]
+    pub raw: String,
     /// The value.
     pub value: Value,
 }
 
-/// Answer of `GET /admin/v1/tables/{name}?limit=N`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// Answer of `GET /admin/v1/tables/{name}?limit=N&after=RAW&at=SEQ`: at most N rows that follow the
+/// key `after`, as they are now or as they were at a position.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TableRows {
     /// Name of the table.
@@ -98,8 +105,32 @@ pub struct TableRows {
     pub rows: Vec<TableRow>,
 }
 
+/// How many rows a table had in one span of time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct DepthPoint {
+    /// Name of the table: `pending`, `outbox_open` or `mailbox_unread`.
+    pub table: String,
+    /// Beginning of the span, Unix milliseconds.
+    pub at: u64,
+    /// Rows at its end.
+    pub rows: u64,
+    /// The most rows within it.
+    pub most: u64,
+}
+
+/// Answer of `GET /admin/v1/depth`: spans in which nothing was recorded are left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Depths {
+    /// Length of a span in milliseconds.
+    pub span_ms: u64,
+    /// By table and time.
+    pub points: Vec<DepthPoint>,
+}
+
 /// Answer of `POST /admin/v1/verify`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Verification {
     /// Whether everything fits.
@@ -124,7 +155,7 @@ pub struct Verification {
 
 /// Answer of `POST /admin/v1/compact?until=SEQ&before=MS&dry_run=BOOL`. A call works for at most a
 /// second; until `done` the next one goes on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Compaction {
     /// Records that left the log, or would.

@@ -239,6 +239,17 @@ fn a_message_is_hurried_and_given_up_beside_the_session_that_sends_it() {
         let line: Value = serde_json::from_str(&log).unwrap();
         assert_eq!(line["event"], json!({ "message": seq, "origin": "admin" }));
     }
+    let life = identity::json(dir.path(), &["trace", "out-1"]);
+    let steps: Vec<&str> = life["messages"][0]["steps"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|step| step["step"].as_str().unwrap())
+        .collect();
+    assert!(
+        steps.contains(&"retried") && steps.contains(&"given_up"),
+        "{steps:?}"
+    );
     // The session goes on in the same store.
     submit(
         &store,

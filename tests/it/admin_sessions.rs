@@ -79,8 +79,9 @@ pub(crate) fn ok(dir: &Path, args: &[&str]) -> String {
 }
 
 pub(crate) fn json(dir: &Path, args: &[&str]) -> Value {
-    let args = [&["--json"], args].concat();
-    serde_json::from_str(&ok(dir, &args)).unwrap()
+    let answer = serde_json::from_str(&ok(dir, &[&["--json"], args].concat())).unwrap();
+    super::admin_schema::answers(args, &answer);
+    answer
 }
 
 fn key(n: u8) -> PublicKey {

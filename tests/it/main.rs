@@ -11,6 +11,8 @@ mod admin;
     feature = "testkit"
 ))]
 mod admin_compact;
+#[cfg(all(unix, feature = "cli", feature = "testkit"))]
+mod admin_history;
 #[cfg(all(
     target_os = "linux",
     feature = "agent",
@@ -26,8 +28,22 @@ mod admin_lists;
     feature = "cli"
 ))]
 mod admin_peers;
+#[cfg(all(
+    unix,
+    feature = "agent",
+    feature = "bus",
+    feature = "cli",
+    feature = "testkit"
+))]
+mod admin_recording;
+#[cfg(all(unix, feature = "cli", feature = "testkit"))]
+mod admin_schema;
 #[cfg(all(unix, feature = "agent", feature = "cli", feature = "testkit"))]
 mod admin_sessions;
+#[cfg(all(unix, feature = "cli", feature = "testkit"))]
+mod admin_trace;
+#[cfg(all(unix, feature = "cli", feature = "testkit"))]
+mod admin_world;
 mod architecture;
 #[cfg(all(feature = "bus", feature = "cli"))]
 mod bus_process;

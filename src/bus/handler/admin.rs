@@ -10,6 +10,7 @@ use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
+use data_encoding::HEXLOWER;
 use serde::Deserialize;
 
 use super::json;
@@ -17,8 +18,10 @@ use crate::bus::failure::Failure;
 use crate::bus::state::App;
 use crate::crypto::hash::sha256;
 use crate::domain::decide::bus::Bus;
+use crate::domain::tables::TableId;
 use crate::event::bus::BusEvent;
-use crate::store::{Cut, inspect, verify as proof};
+use crate::event::kind::StoreKind;
+use crate::store::{Cut, ReadError, inspect, verify as proof};
 use crate::types::limit::MAX_ADMIN_ROWS;
 use crate::types::seq::Seq;
 use crate::types::time::UnixMillis;
@@ -89,16 +92,62 @@ pub(in crate::bus) async fn queues(State(app): State<Arc<App>>) -> Result<Respon
     json(StatusCode::OK, &queues)
 }
 
-/// Rows of a projection.
+#[derive(Deserialize)]
+struct Rows {
+    #[serde(default)]
+    after: Option<String>,
+    #[serde(default)]
+    at: Option<u64>,
+    #[serde(default)]
+    limit: Option<usize>,
+}
+
+/// Rows of a projection, as they are now or as they were.
 pub(in crate::bus) async fn table(
     State(app): State<Arc<App>>,
     Path(name): Path<String>,
     uri: Uri,
 ) -> Result<Response, Failure> {
-    let page = Page::of(&uri)?;
-    let rows = inspect::bus_table(&app.store.snapshot()?, &name, page.limit())?
-        .ok_or_else(Failure::not_found)?;
-    json(StatusCode::OK, &rows)
+    let Query(wanted) =
+        Query::<Rows>::try_from_uri(&uri).map_err(|e| Failure::bad_request(e.body_text()))?;
+    let table = TableId::named(StoreKind::Bus, &name).ok_or_else(Failure::not_found)?;
+    let after = wanted
+        .after
+        .as_deref()
+        .map(|hex| HEXLOWER.decode(hex.as_bytes()));
+    let after = after
+        .transpose()
+        .map_err(|e| Failure::bad_request(format!("after: {e}")))?;
+    let limit = wanted.limit.unwrap_or(DEFAULT_ROWS).min(MAX_ADMIN_ROWS);
+    let snapshot = app.store.snapshot()?;
+    drop(app);
+    let rows = on_a_thread(move || match wanted.at {
+        None => Ok(inspect::table(&snapshot, table, after.as_deref(), limit)?),
+        Some(at) => {
+            let tables = snapshot.replay_until::<Bus>(Seq(at))?;
+            Ok(inspect::table(&tables, table, after.as_deref(), limit)?)
+        }
+    });
+    json(StatusCode::OK, &rows.await?)
+}
+
+/// How much waited when.
+pub(in crate::bus) async fn depth(State(app): State<Arc<App>>) -> Result<Response, Failure> {
+    let snapshot = app.store.snapshot()?;
+    drop(app);
+    json(
+        StatusCode::OK,
+        &on_a_thread(move || inspect::depths::<Bus>(&snapshot)).await?,
+    )
+}
+
+/// What reads much runs on a thread of its own. It holds a snapshot only, so that a shutdown need
+/// not wait for it.
+async fn on_a_thread<T: Send + 'static>(
+    f: impl FnOnce() -> Result<T, ReadError> + Send + 'static,
+) -> Result<T, Failure> {
+    let outcome = tokio::task::spawn_blocking(f).await;
+    Ok(outcome.map_err(|e| Failure::internal(e.to_string()))??)
 }
 
 #[derive(Deserialize)]
@@ -143,12 +192,12 @@ pub(in crate::bus) async fn compact(
 /// Replays the log and compares; takes a while, on a thread of its own.
 pub(in crate::bus) async fn verify(State(app): State<Arc<App>>) -> Result<Response, Failure> {
     let snapshot = app.store.snapshot()?;
-    // The thread holds the snapshot only, so that a shutdown need not wait for it.
     drop(app);
-    let outcome = tokio::task::spawn_blocking(move || {
-        inspect::verification(&proof::verify::<Bus>(&snapshot, |_| {}))
-    })
-    .await
-    .map_err(|e| Failure::internal(e.to_string()))?;
-    json(StatusCode::OK, &outcome)
+    let outcome = on_a_thread(move || {
+        Ok(inspect::verification(&proof::verify::<Bus>(
+            &snapshot,
+            |_| {},
+        )))
+    });
+    json(StatusCode::OK, &outcome.await?)
 }

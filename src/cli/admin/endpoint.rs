@@ -14,10 +14,14 @@ use super::error::AdminError;
 use super::reader::{
     BusNumbers, KnownSessionView, Origin, OutboxView, Running, Source, StoreReader, StoreStatus,
 };
+use crate::domain::tables::TableId;
 use crate::event::kind::StoreKind;
 use crate::store::Cut;
 use crate::types::limit::MAX_ADMIN_ROWS;
-use crate::wire::admin::{AdminFile, Compaction, Queues, Records, Status, Verification};
+use crate::types::seq::Seq;
+use crate::wire::admin::{
+    AdminFile, Compaction, Depths, Queues, Records, Status, TableRows, Verification,
+};
 
 /// Longest answer in bytes: a full page of the largest events.
 const MAX_ANSWER_BYTES: u64 = 256 << 20;
@@ -28,14 +32,14 @@ const MAX_FILE_BYTES: u64 = 4096;
 /// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(2);
 
-/// How long an answer may take, except that of `verify`.
+/// How long an answer may take that needs no replay.
 const ANSWER: Duration = Duration::from_secs(10);
+
+/// How long a replay may take.
+const REPLAY: Duration = Duration::from_secs(3600);
 
 /// How long a turn of `compact` may take: counting what it would take reads much of the log.
 const COMPACT: Duration = Duration::from_secs(300);
-
-/// How long `verify` may take.
-const VERIFY: Duration = Duration::from_secs(3600);
 
 /// The bus that owns a store does not answer.
 #[derive(Debug, thiserror::Error)]
@@ -161,6 +165,41 @@ impl EndpointReader {
         serde_json::from_slice(&body).map_err(|e| self.failed(e))
     }
 
+    /// What the bus has to replay its log for.
+    fn slowly<T: DeserializeOwned>(
+        &self,
+        request: ureq::RequestBuilder<ureq::typestate::WithoutBody>,
+    ) -> Result<T, AdminError> {
+        let request = request.header("authorization", self.authorization());
+        let request = request.config().timeout_global(Some(REPLAY)).build();
+        self.answer(request.call())
+    }
+
+    /// All rows of a table, page by page.
+    fn table(&self, table: TableId, at: Option<Seq>) -> Result<TableRows, AdminError> {
+        let mut all = TableRows {
+            table: table.name().to_owned(),
+            rows: vec![],
+        };
+        loop {
+            let mut path = format!("tables/{}?limit={MAX_ADMIN_ROWS}", table.name());
+            if let Some(at) = at {
+                path.push_str(&format!("&at={at}"));
+            }
+            if let Some(last) = all.rows.last() {
+                path.push_str(&format!("&after={}", last.raw));
+            }
+            let page: TableRows = self.slowly(self.agent.get(self.url(&path)))?;
+            // An older bus knows no `after` and would answer the same for ever.
+            let goes_on = page.rows.len() >= MAX_ADMIN_ROWS
+                && page.rows.iter().all(|row| !row.raw.is_empty());
+            all.rows.extend(page.rows);
+            if !goes_on {
+                return Ok(all);
+            }
+        }
+    }
+
     /// Lets the bus compact for a moment, or say what that would take.
     pub(super) fn compact(&self, cut: Cut, dry_run: bool) -> Result<Compaction, AdminError> {
         let (until, before) = (cut.until, cut.before.0);
@@ -247,10 +286,23 @@ impl StoreReader for EndpointReader {
         Ok(vec![])
     }
 
+    fn rows(&self, tables: &[TableId], at: Option<Seq>) -> Result<Vec<TableRows>, AdminError> {
+        tables.iter().map(|table| self.table(*table, at)).collect()
+    }
+
+    fn depths(&self) -> Result<Depths, AdminError> {
+        self.slowly(self.agent.get(self.url("depth")))
+    }
+
+    fn digest(&self, _body: Seq) -> Result<Option<String>, AdminError> {
+        self.expect(StoreKind::Agent)?;
+        Ok(None)
+    }
+
     fn verify(&self, _progress: &mut dyn FnMut(u64)) -> Result<Verification, AdminError> {
         let request = self.agent.post(self.url("verify"));
         let request = request.header("authorization", self.authorization());
-        let request = request.config().timeout_global(Some(VERIFY)).build();
+        let request = request.config().timeout_global(Some(REPLAY)).build();
         self.answer(request.send_empty())
     }
 }

@@ -7,6 +7,7 @@ use super::super::exit::Exit;
 use super::super::paths::PathsError;
 use super::demo::DemoError;
 use super::endpoint::EndpointError;
+use crate::domain::tables::TableId;
 use crate::event::kind::EventKind;
 use crate::store::{OpenError, ReadError};
 #[cfg(feature = "agent")]
@@ -40,6 +41,14 @@ pub(super) enum AdminError {
     Endpoint(#[from] EndpointError),
     #[error("there is no kind of record called {name:?}")]
     Kind { name: String },
+    #[error("no store knows a message or a task {text:?}")]
+    NoMessage { text: String },
+    #[error("cannot write {}: {source}", path.display())]
+    Plot { path: PathBuf, source: io::Error },
+    #[error("no store has a table {name:?}")]
+    Table { name: String },
+    #[error("{store} has no record {seq} yet: its log ends at {head}")]
+    NotYet { store: String, seq: u64, head: u64 },
     #[error("positions differ from store to store, and there are {stores} stores")]
     Positions { stores: usize },
     #[error("there is no {what} {text:?}")]
@@ -126,6 +135,7 @@ pub(super) enum AdminError {
     ShrinkInUse,
     #[error(transparent)]
     Compact(#[from] crate::store::CompactError),
+    #[cfg(feature = "agent")]
     #[error("erasing cannot be undone")]
     NotConfirmed,
     #[cfg(feature = "agent")]
@@ -154,8 +164,10 @@ impl AdminError {
     pub(super) fn exit(&self) -> Exit {
         match self {
             AdminError::Kind { .. }
+            | AdminError::Table { .. }
             | AdminError::Positions { .. }
-            | AdminError::SeveralFit { .. } => Exit::Usage,
+            | AdminError::SeveralFit { .. }
+            | AdminError::Unconfirmed { .. } => Exit::Usage,
             AdminError::WrongKind { .. }
             | AdminError::UnknownKind { .. }
             | AdminError::NoneOfKind { .. } => Exit::StoreWrongKind,
@@ -175,8 +187,7 @@ impl AdminError {
             | AdminError::NotAKey { .. }
             | AdminError::NoSuchKey { .. }
             | AdminError::OwnKey
-            | AdminError::NotConfirmed
-            | AdminError::Unconfirmed { .. } => Exit::Usage,
+            | AdminError::NotConfirmed => Exit::Usage,
             _ => Exit::Failure,
         }
     }
@@ -200,6 +211,23 @@ impl AdminError {
             }
             AdminError::SeveralFit { .. } => "give more of the id, or the position",
             AdminError::Positions { .. } => "choose one with --store PATH",
+            AdminError::Unconfirmed { .. } => "say --yes",
+            AdminError::ShrinkInUse => "stop the bus first, or leave --shrink out",
+            AdminError::NoMessage { .. } => {
+                "is its store among those of `interlink-admin status`? name others with --store \
+                 PATH; what was compacted is known as long as rows tell of it"
+            }
+            AdminError::Plot { source, .. } if source.kind() == io::ErrorKind::AlreadyExists => {
+                "nothing is overwritten: choose another name, or remove it first"
+            }
+            AdminError::Table { .. } => {
+                let names: Vec<_> = TableId::ALL.iter().map(|table| table.name()).collect();
+                return Some(format!("there are: {}", names.join(", ")));
+            }
+            AdminError::Read {
+                source: ReadError::Compacted { .. },
+                ..
+            } => "a longer --retain keeps more; `trace` shows what rows still know of a message",
             AdminError::Kind { .. } => {
                 let names: Vec<_> = EventKind::ALL.iter().map(|k| k.name()).collect();
                 return Some(format!("there are: {}", names.join(", ")));
@@ -221,8 +249,7 @@ impl AdminError {
         use crate::domain::decide::agent::AgentRefusal;
         use crate::keystore::LoadKeyError;
         Some(match self {
-            AdminError::NotConfirmed | AdminError::Unconfirmed { .. } => "say --yes",
-            AdminError::ShrinkInUse => "stop the bus first, or leave --shrink out",
+            AdminError::NotConfirmed => "say --yes",
             AdminError::Ledger(LedgerError::Refused(AgentRefusal::StillAdmitted { .. })) => {
                 "remove the peer first: its history is part of what an admitted peer may refer to"
             }

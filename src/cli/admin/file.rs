@@ -6,20 +6,24 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use data_encoding::HEXLOWER;
+use serde_json::Value;
+
 use super::error::AdminError;
 use super::locate::identity_of;
 use super::reader::{
     AgentNumbers, BusNumbers, ClaimView, KnownSessionView, LastError, Origin, OutboxView,
     PairingNumbers, RelayView, SessionNumbers, Source, StoreReader, StoreStatus,
 };
-use crate::domain::Domain as _;
+use crate::crypto::hash::sha256;
+use crate::domain::Domain;
 use crate::domain::decide::agent::Agent;
 use crate::domain::decide::bus::Bus;
 use crate::domain::machine::destination::Owner;
 use crate::domain::projection::agent::{OpenRow, OutboxRow, RelayRow, RelayState, seq_key};
 use crate::domain::projection::bus::{DropCounter, DropsRow, RosterRow};
 use crate::domain::query::agent as query;
-use crate::domain::tables::{TableError, TableId, get_row, scan_rows};
+use crate::domain::tables::{TableError, TableId, TableReader, get_row, scan_rows};
 use crate::event::agent::AgentEvent;
 use crate::event::bus::BusEvent;
 use crate::event::kind::StoreKind;
@@ -27,7 +31,7 @@ use crate::store::verify::verify;
 use crate::store::{Cut, Mode, OpenError, ReadError, Reader, Snapshot, inspect};
 use crate::types::id::PublicKey;
 use crate::types::seq::Seq;
-use crate::wire::admin::{Compaction, Queues, Records, Verification};
+use crate::wire::admin::{Compaction, Depths, Queues, Records, TableRows, Verification};
 
 /// How long opening may take: a writer that is frozen inside a transaction holds a lock.
 const OPEN_DEADLINE: Duration = Duration::from_secs(5);
@@ -181,6 +185,28 @@ impl StoreReader for FileReader {
         self.read(|snapshot| Ok(directory(snapshot)?))
     }
 
+    fn rows(&self, tables: &[TableId], at: Option<Seq>) -> Result<Vec<TableRows>, AdminError> {
+        self.read(|snapshot| match self.origin.kind {
+            StoreKind::Bus => rows::<Bus>(snapshot, tables, at),
+            StoreKind::Agent => rows::<Agent>(snapshot, tables, at),
+        })
+    }
+
+    fn depths(&self) -> Result<Depths, AdminError> {
+        self.read(|snapshot| match self.origin.kind {
+            StoreKind::Bus => inspect::depths::<Bus>(snapshot),
+            StoreKind::Agent => inspect::depths::<Agent>(snapshot),
+        })
+    }
+
+    fn digest(&self, body: Seq) -> Result<Option<String>, AdminError> {
+        let bytes = self.read(|snapshot| snapshot.body(body))?;
+        // A bus stores what it has parsed.
+        let parsed = bytes.and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
+        let digest = |text: String| HEXLOWER.encode(&sha256(text.as_bytes()));
+        Ok(parsed.map(|value| digest(value.to_string())))
+    }
+
     fn verify(&self, progress: &mut dyn FnMut(u64)) -> Result<Verification, AdminError> {
         self.read(|snapshot| {
             let outcome = match self.origin.kind {
@@ -202,6 +228,25 @@ fn records(
         StoreKind::Bus => inspect::records::<BusEvent>(snapshot, from, limit),
         StoreKind::Agent => inspect::records::<AgentEvent>(snapshot, from, limit),
     }
+}
+
+fn rows<D: Domain>(
+    snapshot: &Snapshot,
+    tables: &[TableId],
+    at: Option<Seq>,
+) -> Result<Vec<TableRows>, ReadError> {
+    let replayed = match at {
+        Some(at) => Some(snapshot.replay_until::<D>(at)?),
+        // Rows of another version of the program are not for this one to read.
+        None if !snapshot.is_built::<D>()? => Some(snapshot.replay::<D>()?),
+        None => None,
+    };
+    let from: &dyn TableReader = match &replayed {
+        Some(tables) => tables,
+        None => snapshot,
+    };
+    let of = |table: &TableId| inspect::table(from, *table, None, usize::MAX);
+    Ok(tables.iter().map(of).collect::<Result<_, _>>()?)
 }
 
 fn bus_numbers(snapshot: &Snapshot) -> Result<BusNumbers, ReadError> {

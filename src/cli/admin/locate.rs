@@ -119,6 +119,19 @@ pub(super) fn identity_of(store: &Path) -> Option<PublicKey> {
     store.parent()?.file_name()?.to_str()?.parse().ok()
 }
 
+/// More stores, for a command that puts several together; those that are known already are left out.
+pub(super) fn with(known: &[Target], places: &[PathBuf]) -> Result<Vec<Target>, AdminError> {
+    let mut all = known.to_vec();
+    for place in places {
+        for target in targets(Some(place))? {
+            if !all.contains(&target) {
+                all.push(target);
+            }
+        }
+    }
+    Ok(all)
+}
+
 fn entries(folder: &Path) -> Result<Vec<PathBuf>, AdminError> {
     let failed = |source| AdminError::Place {
         place: folder.to_owned(),

@@ -3,19 +3,19 @@
 //! Followers poll. A bus's file must not stay open while nobody reads it, since a bus that starts
 //! wants it alone; so each round opens what is there then, the file or the bus that came up on it.
 
-use std::collections::BTreeSet;
 use std::io::{self, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::error::AdminError;
+use super::filter::{self, Filter, Seen};
 use super::locate::Target;
 use super::print::{self, Printer, Style, date, time};
 use super::reader::StoreReader;
 use super::{status, summary};
-use crate::event::kind::EventKind;
 use crate::types::limit::MAX_ADMIN_ROWS;
 use crate::wire::admin::RecordRow;
 
@@ -35,13 +35,12 @@ pub(super) struct Args {
     #[arg(long, value_name = "SEQ")]
     from: Option<u64>,
 
-    /// Begin so that this many records are left, before --kind is looked at
+    /// Begin so that this many records are left, before the filters are looked at
     #[arg(short = 'n', long, value_name = "N", conflicts_with = "from")]
     last: Option<u64>,
 
-    /// Only records of this kind; may be given several times
-    #[arg(long, value_name = "KIND")]
-    kind: Vec<String>,
+    #[command(flatten)]
+    filter: filter::Args,
 
     /// Go on with what is written from now on, until interrupted
     #[arg(short, long)]
@@ -49,8 +48,8 @@ pub(super) struct Args {
 }
 
 /// A record as a line of JSON.
-#[derive(Serialize)]
-struct Line<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Line<'a> {
     store: Option<&'a str>,
     #[serde(flatten)]
     record: &'a RecordRow,
@@ -59,7 +58,11 @@ struct Line<'a> {
 /// One store that is read from a position on.
 struct Cursor<'a> {
     target: &'a Target,
+    /// The next record to read.
     next: u64,
+    /// The first one to show: earlier ones are read where those to show may refer to them.
+    shown: u64,
+    seen: Seen,
     day: String,
     /// Rounds in a row that could not read the store.
     failures: u32,
@@ -67,22 +70,17 @@ struct Cursor<'a> {
 
 /// What a log shows.
 struct View {
-    kinds: BTreeSet<String>,
+    filter: Filter,
     many: bool,
 }
 
 pub(super) fn run(args: &Args, targets: &[Target], p: &mut Printer) -> Result<(), AdminError> {
-    for name in &args.kind {
-        if !EventKind::ALL.iter().any(|kind| kind.name() == name) {
-            return Err(AdminError::Kind { name: name.clone() });
-        }
-    }
-    if args.from.is_some() && targets.len() > 1 {
+    if (args.from.is_some() || args.filter.has_positions()) && targets.len() > 1 {
         let stores = targets.len();
         return Err(AdminError::Positions { stores });
     }
     let view = View {
-        kinds: args.kind.iter().cloned().collect(),
+        filter: Filter::new(&args.filter, targets)?,
         many: targets.len() > 1,
     };
     let stop = if args.follow {
@@ -101,7 +99,9 @@ pub(super) fn run(args: &Args, targets: &[Target], p: &mut Printer) -> Result<()
         };
         let mut cursor = Cursor {
             target,
-            next,
+            shown: next,
+            next: if view.filter.follows() { 0 } else { next },
+            seen: view.filter.begin(reader.as_ref())?,
             day: String::new(),
             failures: 0,
         };
@@ -113,6 +113,8 @@ pub(super) fn run(args: &Args, targets: &[Target], p: &mut Printer) -> Result<()
     }
     p.flush()?;
     match stop {
+        // Nothing that is to come can fit.
+        Some(_) if args.filter.ends() => Ok(()),
         Some(stop) => follow(&mut cursors, &view, p, &stop),
         None => Ok(()),
     }
@@ -177,9 +179,12 @@ impl Cursor<'_> {
             let page = reader.records(self.next, MAX_ADMIN_ROWS)?;
             for record in &page.records {
                 self.next = record.seq.saturating_add(1);
-                if view.kinds.is_empty() || view.kinds.contains(&record.kind) {
+                if view.filter.fits(record, &mut self.seen) && record.seq >= self.shown {
                     self.print(reader, record, view, p)?;
                 }
+            }
+            if view.filter.is_past(self.next) {
+                return Ok(());
             }
             let stopped = stop.is_some_and(|stop| stop.load(Ordering::Relaxed));
             if page.records.is_empty() || self.next > page.head || stopped {

@@ -12,6 +12,7 @@
 //!
 //! Standard output carries the answer, standard error what is to be said about it.
 
+mod at;
 mod compact;
 mod confirm;
 mod demo;
@@ -19,11 +20,13 @@ mod doctor;
 mod endpoint;
 mod error;
 mod file;
+mod filter;
 mod find;
 #[cfg(feature = "agent")]
 mod forget;
 mod held;
 mod inbox;
+mod links;
 mod listing;
 mod locate;
 mod log;
@@ -38,13 +41,18 @@ mod print;
 mod queue;
 mod reader;
 mod roster;
+mod rows;
+pub mod schema;
 mod sessions;
+mod stats;
 mod status;
 mod summary;
 mod tasks;
 #[cfg(feature = "agent")]
 mod terminal;
+mod trace;
 mod verify;
+mod when;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -69,7 +77,7 @@ Exit codes:
   0  done
   1  any other failure; doctor found something broken; a demonstration that did not
      prove its point
-  2  wrong arguments
+  2  wrong arguments; an id that fits several; nobody can be asked and --yes is missing
   4  the store is in use and its owner does not answer
   5  the store was written by a newer version
   6  the store is damaged, or is no store
@@ -101,6 +109,14 @@ enum Command {
     Doctor,
     /// The records, oldest first
     Log(log::Args),
+    /// One message's whole life, across every store; or a task's
+    Trace(trace::Args),
+    /// Events by kind and minute, how long messages took, how much waited when
+    Stats(stats::Args),
+    /// What a store was then, table by table
+    At(at::AtArgs),
+    /// What changed in a store between two points, row by row
+    Diff(at::DiffArgs),
     /// What waits on the bus, by recipient; look into a queue, take mail out of it
     Queue(queue::Args),
     /// Who is on the presence board of the bus; take somebody off it
@@ -192,6 +208,10 @@ fn run(args: Args, printer: &mut Printer) -> Result<u8, AdminError> {
         Command::Status => status::run(&targets, printer),
         Command::Doctor => doctor::run(&targets, printer),
         Command::Log(log) => log::run(&log, &targets, printer),
+        Command::Trace(trace) => trace::run(&trace, &targets, printer),
+        Command::Stats(stats) => stats::run(&stats, &targets, printer),
+        Command::At(args) => at::at(&args, &targets, printer),
+        Command::Diff(args) => at::diff(&args, &targets, printer),
         Command::Queue(args) => queue::run(&args, &targets, printer),
         Command::Roster(args) => roster::run(&args, &targets, printer),
         Command::Inbox(args) => inbox::run(&args, &targets, printer),
@@ -250,6 +270,28 @@ fn each_access(
         }
     }
     Ok(code)
+}
+
+/// Opens every target for a command that needs them all at once, as [`each`] does.
+fn open_all(
+    targets: &[Target],
+    p: &mut Printer,
+) -> Result<Vec<Box<dyn reader::StoreReader>>, AdminError> {
+    let mut readers = vec![];
+    for target in targets {
+        match target.open() {
+            Ok(reader) => {
+                print::note_source(reader.origin());
+                readers.push(reader);
+            }
+            Err(e) if targets.len() == 1 => return Err(e),
+            Err(e) => {
+                report(&e);
+                p.code = e.exit().code();
+            }
+        }
+    }
+    Ok(readers)
 }
 
 /// Tells of a failure.

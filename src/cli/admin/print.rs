@@ -90,6 +90,17 @@ impl Printer {
         }
     }
 
+    /// Columns that are left of a line for text that is broken between words. Such text is broken
+    /// also where lines are not cut.
+    pub(super) fn room(&self, indent: usize) -> usize {
+        let width = if self.width == usize::MAX {
+            WIDTH
+        } else {
+            self.width
+        };
+        width.saturating_sub(indent).max(MIN_WIDTH / 2)
+    }
+
     /// One line, cut at the terminal's edge.
     pub(super) fn line(&mut self, style: Style, text: &str) -> io::Result<()> {
         let text = self.paint(style, &fit(text, self.width));
@@ -105,10 +116,24 @@ impl Printer {
     /// A label with its value, broken between words.
     pub(super) fn field(&mut self, label: &str, value: &str) -> io::Result<()> {
         let room = self.width.saturating_sub(LABEL).max(MIN_WIDTH / 2);
+        self.labelled(label, &visible(value), room)
+    }
+
+    /// The same for prose, which is broken also where lines are not cut.
+    pub(super) fn prose(&mut self, label: &str, value: &str) -> io::Result<()> {
+        self.labelled(label, &visible(value), self.room(LABEL))
+    }
+
+    /// The same for a value that is spelled out already: twice would double its backslashes.
+    pub(super) fn spelled_field(&mut self, label: &str, value: &str) -> io::Result<()> {
+        self.labelled(label, value, self.room(LABEL))
+    }
+
+    fn labelled(&mut self, label: &str, value: &str, room: usize) -> io::Result<()> {
         let label = format!("  {label:<width$}", width = LABEL - 2);
         let mut lead = self.paint(Style::Dim, &label);
         let mut line = String::new();
-        for word in visible(value).split(' ') {
+        for word in value.split(' ') {
             if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > room {
                 writeln!(self.out, "{lead}{line}")?;
                 lead = " ".repeat(LABEL);
@@ -272,6 +297,14 @@ pub(super) fn span(ms: u64) -> String {
     }
 }
 
+/// The same with tenths of seconds below a minute.
+pub(super) fn fine_span(ms: u64) -> String {
+    match ms {
+        1000..60_000 => format!("{}.{}s", ms / 1000, ms % 1000 / 100),
+        ms => span(ms),
+    }
+}
+
 /// How long ago, for people.
 pub(super) fn age(now: UnixMillis, then: u64) -> String {
     span(now.since(UnixMillis(then)))
@@ -350,6 +383,11 @@ mod tests {
         assert!(bytes(u64::MAX).ends_with("TiB"));
         assert_eq!(span(999), "999ms");
         assert_eq!(span(61_000), "1m01s");
+        assert_eq!(fine_span(1187), "1.1s");
+        assert_eq!(
+            (fine_span(999), fine_span(60_000)),
+            (span(999), span(60_000))
+        );
         assert_eq!(span(90_000_000), "1d01h");
     }
 

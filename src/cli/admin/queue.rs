@@ -90,6 +90,17 @@ pub(super) struct MessageShown {
     message: Waiting,
 }
 
+/// What `queue show` answers.
+#[derive(JsonSchema)]
+#[schemars(untagged)]
+#[expect(dead_code, reason = "stands for both answers in their schema")]
+pub(super) enum EitherShown {
+    /// Of a queue.
+    Queue(QueueShown),
+    /// Of a message.
+    Message(MessageShown),
+}
+
 /// What was taken out of a queue.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct QueueDropped {

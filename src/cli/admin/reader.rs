@@ -6,8 +6,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::error::AdminError;
+use crate::domain::tables::TableId;
 use crate::event::kind::StoreKind;
-use crate::wire::admin::{Queues, Records, Verification};
+use crate::types::seq::Seq;
+use crate::wire::admin::{Depths, Queues, Records, TableRows, Verification};
 
 /// How a store is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -59,6 +61,14 @@ pub(super) trait StoreReader {
     fn outbox(&self, all: bool) -> Result<Vec<OutboxView>, AdminError>;
     /// Whose sessions an identity knows.
     fn directory(&self) -> Result<Vec<KnownSessionView>, AdminError>;
+    /// All rows of tables, in order of their keys, as they are now or as they were when the record
+    /// at a position was the newest.
+    fn rows(&self, tables: &[TableId], at: Option<Seq>) -> Result<Vec<TableRows>, AdminError>;
+    /// How much waited when.
+    fn depths(&self) -> Result<Depths, AdminError>;
+    /// What a bus has as the SHA-256 of the message whose body stands at a position; `None` where
+    /// no body is.
+    fn digest(&self, body: Seq) -> Result<Option<String>, AdminError>;
     /// Proves it; `progress` gets the number of records read, now and then.
     fn verify(&self, progress: &mut dyn FnMut(u64)) -> Result<Verification, AdminError>;
 

@@ -2,7 +2,7 @@
 
 use interlink::bus::AdminAccess;
 use interlink::store::{Location, OpenOptions};
-use interlink::wire::admin::{AdminFile, Queues, Records, Status, TableRows, Verification};
+use interlink::wire::admin::{AdminFile, Depths, Queues, Records, Status, TableRows, Verification};
 use serde_json::json;
 
 use crate::http::{Bus, Conn, Reply};
@@ -70,6 +70,30 @@ fn the_admin_endpoint_shows_what_the_store_holds() {
         assert_eq!((got.table.as_str(), got.rows.len()), (table, rows));
     }
     ask(&mut conn, "GET", "/admin/v1/tables/peers").is_problem(404);
+    // Page by page, and as it was.
+    let rows = |conn: &mut _, query: &str| -> TableRows {
+        read(&ask(
+            conn,
+            "GET",
+            &format!("/admin/v1/tables/pending?{query}"),
+        ))
+    };
+    let first = rows(&mut conn, "limit=1");
+    assert_eq!((first.rows.len(), first.rows[0].key.as_str()), (1, "1"));
+    let rest = rows(&mut conn, &format!("limit=9&after={}", first.rows[0].raw));
+    assert_eq!((rest.rows.len(), rest.rows[0].key.as_str()), (1, "2"));
+    assert_eq!(rows(&mut conn, "at=1"), first);
+    assert_eq!(rows(&mut conn, "at=0").rows, []);
+    for wrong in ["after=x", "after=zz", "at=-1", "limit=x"] {
+        let path = format!("/admin/v1/tables/pending?{wrong}");
+        ask(&mut conn, "GET", &path).is_problem(400);
+    }
+    let depth: Depths = read(&ask(&mut conn, "GET", "/admin/v1/depth"));
+    let last = depth.points.last().unwrap();
+    assert_eq!(
+        (last.table.as_str(), last.rows, last.most),
+        ("pending", 2, 2)
+    );
     let proof: Verification = read(&ask(&mut conn, "POST", "/admin/v1/verify"));
     assert!(proof.ok, "{proof:?}");
     assert_eq!((proof.records, proof.bodies), (3, 2));

@@ -3,20 +3,22 @@
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 use std::path::Path;
+use std::sync::Arc;
 
 use serde::Serialize;
 
 use super::DemoError;
 use super::world::World;
 use crate::cli::admin::error::AdminError;
-use crate::cli::admin::print::{Printer, Style, time};
-use crate::crypto::hash::sha256;
+use crate::cli::admin::file::FileReader;
+use crate::cli::admin::print::{Printer, Shown, Style, time};
+use crate::cli::admin::reader::StoreReader;
+use crate::cli::admin::trace::{self, State, What};
 use crate::domain::Domain;
 use crate::domain::decide::agent::Agent;
 use crate::domain::decide::bus::Bus;
 use crate::domain::tables::{TableId, TableReader as _};
 use crate::event::agent::AgentEvent;
-use crate::event::bus::BusEvent;
 use crate::event::{Recorded, StoredEvent};
 use crate::store::verify::verify;
 use crate::store::{Mode, ReadError, Reader, Snapshot};
@@ -34,7 +36,7 @@ pub(super) struct Moment {
     /// Unix milliseconds.
     pub(super) at: u64,
     /// Whose log; absent for what the demonstration did.
-    pub(super) log: Option<&'static str>,
+    pub(super) log: Option<String>,
     /// Position in that log.
     pub(super) seq: Option<u64>,
     /// What happened.
@@ -93,15 +95,6 @@ impl Closed {
         })
     }
 
-    fn moment(&self, seq: Seq, at: u64, what: &str) -> Moment {
-        Moment {
-            at,
-            log: Some(self.name),
-            seq: Some(seq.0),
-            what: what.to_owned(),
-        }
-    }
-
     fn verify<D: Domain>(&self) -> Result<u64, DemoError> {
         match verify::<D>(&self.snapshot, |_| {}) {
             Ok(report) => Ok(report.records),
@@ -118,20 +111,19 @@ pub(super) fn examine(
     followed: &str,
     sent: &[(&'static str, String)],
     marks: Vec<Mark>,
-) -> Result<Found, DemoError> {
+) -> Result<Found, AdminError> {
     let ada = Closed::open("ada", &world.ada.store())?;
     let ben = Closed::open("ben", &world.ben.store())?;
     let bus = Closed::open("bus", &world.bus_store())?;
     let mut timeline = vec![];
-    let body = sender(&ada, followed, &mut timeline)?;
-    relay(&bus, &body, &mut timeline)?;
-    reader(&ben, followed, &mut timeline)?;
+    timeline.extend(told(world, followed)?);
     timeline.extend(marks.into_iter().map(|mark| Moment {
         at: mark.at,
         log: None,
         seq: None,
         what: mark.text,
     }));
+    // Stable: what happened in the same millisecond stays in the order that the trace found.
     timeline.sort_by_key(|moment| moment.at);
 
     let mut proved = vec![];
@@ -157,87 +149,36 @@ pub(super) fn examine(
     Ok(Found { timeline, proved })
 }
 
-/// The sender's log; gives the digest of what the bus got.
-fn sender(log: &Closed, followed: &str, into: &mut Vec<Moment>) -> Result<[u8; 32], DemoError> {
-    let mut body = None;
-    let mut message = Seq::ZERO;
-    log.each::<AgentEvent>(|record| {
-        let at = record.at.0;
-        let mut add = |what: &str| into.push(log.moment(record.seq, at, what));
-        match &record.event {
-            AgentEvent::OutboxQueued(e) if e.msg_id.as_str() == followed => {
-                message = record.seq;
-                body = Some(record.seq);
-                add("queued: signed, and on her disk");
-            }
-            AgentEvent::OutboxResigned(e) if e.message == message => {
-                body = Some(record.seq);
-                add("signed anew");
-            }
-            AgentEvent::OutboxAttempted(e) if e.message == message => {
-                add("a relay could not be reached");
-            }
-            AgentEvent::OutboxAccepted(e) if e.message == message => {
-                add("accepted: the bus has it on its disk");
-            }
-            _ => {}
-        }
-    })?;
-    let body = match body {
-        Some(seq) => log.snapshot.body(seq)?,
-        None => None,
+/// The life of the followed message, as `trace` finds it.
+fn told(world: &World<'_>, followed: &str) -> Result<Vec<Moment>, AdminError> {
+    let mut readers: Vec<Box<dyn StoreReader>> = vec![];
+    for path in [world.ada.store(), world.ben.store(), world.bus_store()] {
+        readers.push(Box::new(FileReader::open(&path)?));
+    }
+    let (_, lives) = trace::lives(&readers, [Arc::from(followed)])?;
+    let not_so = |what: &str| DemoError::NotSo {
+        what: what.to_owned(),
     };
-    // The bus stores what it parsed.
-    let parsed: Option<serde_json::Value> =
-        body.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-    match parsed {
-        Some(value) => Ok(sha256(value.to_string().as_bytes())),
-        None => Err(DemoError::NotSo {
-            what: "the sender's log has the message".to_owned(),
-        }),
+    let life = lives
+        .first()
+        .ok_or_else(|| not_so("the logs have the message"))?;
+    let times = |what| life.steps.iter().filter(|step| step.step == what).count();
+    if (times(What::Enqueued), times(What::Acked)) != (1, 1) {
+        return Err(not_so("the bus enqueued the message and saw one receipt").into());
     }
-}
-
-fn relay(log: &Closed, body: &[u8; 32], into: &mut Vec<Moment>) -> Result<(), DemoError> {
-    let mut message = None;
-    let mut acked = 0u32;
-    log.each::<BusEvent>(|record| {
-        let at = record.at.0;
-        match &record.event {
-            BusEvent::Enqueued(e) if e.sha256 == *body => {
-                message = Some(record.seq);
-                into.push(log.moment(record.seq, at, "enqueued for ben's session"));
-            }
-            BusEvent::Acked(e) if message.is_some_and(|seq| e.seqs.contains(&seq)) => {
-                acked += 1;
-                into.push(log.moment(record.seq, at, "acked: the bus forgets the body"));
-            }
-            _ => {}
-        }
-    })?;
-    if acked == 1 {
-        return Ok(());
+    if life.state != State::Read {
+        return Err(not_so("the message was read").into());
     }
-    Err(DemoError::NotSo {
-        what: format!("the bus enqueued the message and saw one receipt ({acked})"),
-    })
-}
-
-fn reader(log: &Closed, followed: &str, into: &mut Vec<Moment>) -> Result<(), DemoError> {
-    let mut message = None;
-    log.each::<AgentEvent>(|record| {
-        let at = record.at.0;
-        match &record.event {
-            AgentEvent::Received(e) if e.msg_id.as_str() == followed => {
-                message = Some(record.seq);
-                into.push(log.moment(record.seq, at, "received: verified, on his disk, unread"));
-            }
-            AgentEvent::Acknowledged(e) if message.is_some_and(|seq| e.seqs.contains(&seq)) => {
-                into.push(log.moment(record.seq, at, "acknowledged by the reader"));
-            }
-            _ => {}
-        }
-    })
+    Ok(life
+        .steps
+        .iter()
+        .map(|step| Moment {
+            at: step.at,
+            log: step.place.clone(),
+            seq: step.seq,
+            what: trace::said(step),
+        })
+        .collect())
 }
 
 /// Every message stands once in its reader's log. (Sessions that end say goodbye to those that they
@@ -271,21 +212,21 @@ pub(super) fn print(timeline: &[Moment], text: &str, p: &mut Printer) -> Result<
     p.line(Style::Bold, &format!("the life of \"{text}\""))?;
     p.line(Style::Dim, "  TIME (UTC)    LOG  RECORD")?;
     for moment in timeline {
-        match (moment.log, moment.seq) {
-            (Some(log), Some(seq)) => {
-                let line = format!("  {}  {log:<3}  {seq:>6}  {}", time(moment.at), moment.what);
-                p.line(Style::Plain, &line)?;
-            }
-            _ => {
-                let line = format!(
-                    "  {}  {:<3}  {:>6}  {}",
-                    time(moment.at),
-                    "",
-                    "",
-                    moment.what
-                );
-                p.line(Style::Dim, &line)?;
-            }
+        let style = match moment.log {
+            Some(_) => Style::Plain,
+            None => Style::Dim,
+        };
+        let mut lead = format!(
+            "  {}  {:<3}  {:>6}  ",
+            time(moment.at),
+            moment.log.as_deref().unwrap_or_default(),
+            moment.seq.map_or_else(String::new, |seq| seq.to_string()),
+        );
+        let indent = lead.len();
+        let text = Shown(&moment.what).to_string();
+        for line in trace::wrapped(&text, p.room(indent)) {
+            p.line(style, &format!("{lead}{line}"))?;
+            lead = " ".repeat(indent);
         }
     }
     Ok(())

@@ -6,6 +6,10 @@ mod list;
 
 use std::path::Path;
 
+pub(super) use admit::Accepted;
+pub(super) use end::Done;
+pub(super) use list::Listed;
+
 use clap::Subcommand;
 
 use super::error::AdminError;
