@@ -121,6 +121,10 @@ pub const MAX_CONNECTIONS: usize = 8192;
 /// Rows or records in one answer of the admin endpoint.
 pub const MAX_ADMIN_ROWS: usize = 1000;
 
+/// Rows in one answer of the admin endpoint for which the log is replayed: every page costs a replay,
+/// so there are few of them.
+pub const MAX_REPLAYED_ROWS: usize = 100_000;
+
 /// Messages that one sweep drops for their age.
 pub const MAX_EXPIRE_BATCH: usize = 4096;
 

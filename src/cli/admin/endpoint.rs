@@ -17,7 +17,7 @@ use super::reader::{
 use crate::domain::tables::TableId;
 use crate::event::kind::StoreKind;
 use crate::store::Cut;
-use crate::types::limit::MAX_ADMIN_ROWS;
+use crate::types::limit::{MAX_ADMIN_ROWS, MAX_REPLAYED_ROWS};
 use crate::types::seq::Seq;
 use crate::wire::admin::{
     AdminFile, Compaction, Depths, Queues, Records, Status, TableRows, Verification,
@@ -181,8 +181,12 @@ impl EndpointReader {
             table: table.name().to_owned(),
             rows: vec![],
         };
+        let limit = match at {
+            None => MAX_ADMIN_ROWS,
+            Some(_) => MAX_REPLAYED_ROWS,
+        };
         loop {
-            let mut path = format!("tables/{}?limit={MAX_ADMIN_ROWS}", table.name());
+            let mut path = format!("tables/{}?limit={limit}", table.name());
             if let Some(at) = at {
                 path.push_str(&format!("&at={at}"));
             }
@@ -191,8 +195,8 @@ impl EndpointReader {
             }
             let page: TableRows = self.slowly(self.agent.get(self.url(&path)))?;
             // An older bus knows no `after` and would answer the same for ever.
-            let goes_on = page.rows.len() >= MAX_ADMIN_ROWS
-                && page.rows.iter().all(|row| !row.raw.is_empty());
+            let goes_on =
+                page.rows.len() >= limit && page.rows.iter().all(|row| !row.raw.is_empty());
             all.rows.extend(page.rows);
             if !goes_on {
                 return Ok(all);
