@@ -53,9 +53,11 @@ struct Whole {
 /// One message.
 pub(in crate::bus) async fn message(
     State(app): State<Arc<App>>,
-    Path(seq): Path<u64>,
+    Path(seq): Path<String>,
     uri: Uri,
 ) -> Result<Response, Failure> {
+    let seq = seq.parse();
+    let seq = seq.map_err(|_| Failure::bad_request("a message has a position"))?;
     let whole: Whole = query(&uri)?;
     let found = holdings::message(&app.store.snapshot()?, Seq(seq), whole.body)?;
     json(StatusCode::OK, &found.ok_or_else(Failure::not_found)?)
