@@ -217,7 +217,8 @@ impl Board {
                 | BusEvent::Acked(_)
                 | BusEvent::Dropped(_)
                 | BusEvent::Discarded(_)
-                | BusEvent::BodyLost(_) => {}
+                | BusEvent::BodyLost(_)
+                | BusEvent::QueueImported(_) => {}
             }
         }
     }

@@ -174,6 +174,18 @@ pub struct BodyLost {
     pub message: Seq,
 }
 
+/// The message that follows in the same transaction was taken over from the queue of another
+/// program's bus; its recorded time is that of the import.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct QueueImported {
+    /// Its number there.
+    pub number: u64,
+    /// When it arrived there, wall clock of that bus.
+    pub arrived: UnixMillis,
+    /// SHA-256 of queue, number and payload, so that it is not taken over again once it was read.
+    pub mark: [u8; 32],
+}
+
 macro_rules! bus_events {
     ($($name:ident $(: $($version:literal = $old:ident),+)?),* $(,)?) => {
         /// An event of a bus store.
@@ -232,6 +244,7 @@ bus_events!(
     PresenceForgotten,
     Discarded,
     PresenceRemoved,
+    QueueImported,
 );
 
 fn bus_json(event: &BusEvent) -> serde_json::Value {
@@ -258,5 +271,9 @@ fn bus_json(event: &BusEvent) -> serde_json::Value {
             json!({ "seqs": e.seqs, "reason": DISCARDED, "origin": DISCARDED })
         }
         BusEvent::PresenceRemoved(e) => json!({ "entries": e.entries, "origin": DISCARDED }),
+        BusEvent::QueueImported(e) => json!({
+            "origin": "import", "number": e.number, "arrived": e.arrived,
+            "mark": data_encoding::HEXLOWER.encode(&e.mark),
+        }),
     }
 }

@@ -5,44 +5,13 @@ use std::ops::{Bound, ControlFlow};
 
 use serde_json::Value;
 
-use super::{ReadError, Snapshot, layout};
-use crate::domain::Domain;
+use super::{ReadError, Snapshot};
 use crate::domain::projection::bus::{PendingRow, RosterRow};
 use crate::domain::tables::{
     TableError, TableId, TableReader as _, decode_row, get_row, scan_rows,
 };
 use crate::types::seq::Seq;
 use crate::wire::operator::{Board, BoardRow, Waiting, WaitingList};
-
-/// Format of a store's file, and the projections whose rows are of another version than this
-/// program's.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Versions {
-    /// Store format; 0 where the file does not say.
-    pub format: u32,
-    /// Names of projections.
-    pub stale: Vec<&'static str>,
-}
-
-/// Which versions a store is of.
-///
-/// # Errors
-///
-/// [`ReadError`] when it cannot be read.
-pub fn versions<D: Domain>(snapshot: &Snapshot) -> Result<Versions, ReadError> {
-    let format = snapshot.meta(layout::META_FORMAT)?;
-    let format = format.and_then(|bytes| bytes.try_into().ok());
-    let mut stale = vec![];
-    for projection in D::projections() {
-        if !snapshot.is_current(projection.name(), projection.version())? {
-            stale.push(projection.name());
-        }
-    }
-    Ok(Versions {
-        format: format.map_or(0, u32::from_le_bytes),
-        stale,
-    })
-}
 
 fn waiting(seq: Seq, row: PendingRow) -> Waiting {
     Waiting {

@@ -7,8 +7,8 @@ use crate::crypto::hash::sha256;
 use crate::domain::decide::bus::{BusCommand, Overflow, QueueLimits};
 use crate::event::bus::{
     Acked, Announced, BodyLost, BusEvent, Discarded, DropReason, Dropped, Enqueued,
-    PresenceExpired, PresenceForgotten, PresenceRemoved, PresenceSigned, Seen, SeenAt, SignedAt,
-    Unregistered,
+    PresenceExpired, PresenceForgotten, PresenceRemoved, PresenceSigned, QueueImported, Seen,
+    SeenAt, SignedAt, Unregistered,
 };
 use crate::event::kind::{EventKind, StoreKind};
 use crate::types::seq::Seq;
@@ -117,6 +117,11 @@ pub fn bus_event(kind: EventKind, rng: &mut Rng) -> Option<BusEvent> {
         EventKind::Discarded => BusEvent::Discarded(Discarded { seqs: seqs(rng) }),
         EventKind::PresenceRemoved => BusEvent::PresenceRemoved(PresenceRemoved {
             entries: vec![entry],
+        }),
+        EventKind::QueueImported => BusEvent::QueueImported(QueueImported {
+            number: rng.next_u64(),
+            arrived: UnixMillis(rng.next_u64()),
+            mark: digest,
         }),
         _ => return None,
     })

@@ -170,6 +170,13 @@ pub struct Compaction {
     pub done: bool,
 }
 
+/// Body of `POST /admin/v1/backup`; the answer is a [`Verification`] of the copy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Backup {
+    /// The copy: an absolute path on the machine of the bus, where no file is yet.
+    pub file: String,
+}
+
 /// The bounds that a bus runs with.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

@@ -13,6 +13,8 @@
 //! [`admin`] and [`operator`] are the operator's view; its shapes are read and written by the same
 //! program, so they have both directions.
 //!
+//! [`public`] reads the files in which the public program keeps its state, for moving house.
+//!
 //! Map: [`canonical`] builds the bytes that are signed (`schema/canonical.md`), [`pair`] reads
 //! knocks and renews pairing messages, [`peers`] reads and prints `peers.json`, [`schema`] lists
 //! the JSON Schemas.
@@ -26,4 +28,5 @@ pub mod operator;
 pub mod pair;
 pub mod peers;
 pub mod problem;
+pub mod public;
 pub mod schema;

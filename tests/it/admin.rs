@@ -38,7 +38,7 @@ fn clock() -> Arc<dyn Clock> {
     Arc::new(Ticking(AtomicU64::new(DAY)))
 }
 
-fn admin(dir: &Path) -> Command {
+pub(crate) fn admin(dir: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_interlink-admin"));
     command.current_dir(dir).env_clear().env("HOME", dir);
     command

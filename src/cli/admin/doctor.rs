@@ -17,7 +17,7 @@ use super::reader::{Source, StoreStatus};
 use crate::domain::decide::agent::Agent;
 use crate::domain::decide::bus::Bus;
 use crate::event::kind::StoreKind;
-use crate::store::{FORMAT, holdings};
+use crate::store::FORMAT;
 use crate::types::time::UnixMillis;
 use crate::wire::admin::AdminFile;
 
@@ -300,11 +300,11 @@ fn judge_leftover(patient: &mut Patient, admin: &Path) {
 
 fn look_at_versions(patient: &mut Patient, file: &super::file::FileReader) {
     let read = file.read(|snapshot| {
-        let versions = match file.kind() {
-            StoreKind::Bus => holdings::versions::<Bus>(snapshot)?,
-            StoreKind::Agent => holdings::versions::<Agent>(snapshot)?,
+        let unbuilt = match file.kind() {
+            StoreKind::Bus => snapshot.unbuilt::<Bus>()?,
+            StoreKind::Agent => snapshot.unbuilt::<Agent>()?,
         };
-        Ok((versions.format, versions.stale))
+        Ok((snapshot.format()?, unbuilt))
     });
     match read {
         Err(e) => patient.broken("format", e.to_string(), "`interlink-admin verify`"),

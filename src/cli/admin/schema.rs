@@ -8,8 +8,8 @@ use schemars::generate::SchemaGenerator;
 use schemars::{JsonSchema, Schema, json_schema, schema_for};
 
 use super::{
-    at, compact, doctor, inbox, log, outbox, queue, reader, roster, sessions, stats, status, tasks,
-    trace, verify,
+    at, backup, compact, doctor, inbox, lines, log, migrate, outbox, queue, reader, repair,
+    restore, roster, sessions, stats, status, tasks, trace, verify,
 };
 #[cfg(feature = "agent")]
 use super::{forget, outbox::act, pair, peers};
@@ -20,8 +20,15 @@ use crate::wire::admin::QueueRow;
 pub fn all() -> Vec<(&'static str, Schema)> {
     let mut all = vec![
         ("at", schema_for!(at::AtAnswer)),
+        ("backup", schema_for!(backup::Answer)),
         ("diff", schema_for!(at::DiffAnswer)),
+        ("export", schema_for!(lines::export::Answer)),
+        ("import", schema_for!(lines::import::Answer)),
         ("log", schema_for!(log::Line<'_>)),
+        ("migrate", schema_for!(migrate::Stores)),
+        ("rebuild", schema_for!(migrate::Rebuilt)),
+        ("repair", schema_for!(repair::Answer<'_>)),
+        ("restore", schema_for!(restore::Answer)),
         ("stats", schema_for!(stats::Answer)),
         ("trace", schema_for!(trace::Answer)),
         ("trace-several", schema_for!(trace::Several)),

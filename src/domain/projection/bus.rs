@@ -150,7 +150,8 @@ impl Projection<BusEvent> for Pending {
             | BusEvent::PresenceExpired(_)
             | BusEvent::PresenceSigned(_)
             | BusEvent::PresenceForgotten(_)
-            | BusEvent::PresenceRemoved(_) => {}
+            | BusEvent::PresenceRemoved(_)
+            | BusEvent::QueueImported(_) => {}
         }
         Ok(())
     }
@@ -202,7 +203,8 @@ impl Projection<BusEvent> for Drops {
             | BusEvent::PresenceExpired(_)
             | BusEvent::PresenceSigned(_)
             | BusEvent::PresenceForgotten(_)
-            | BusEvent::PresenceRemoved(_) => return Ok(()),
+            | BusEvent::PresenceRemoved(_)
+            | BusEvent::QueueImported(_) => return Ok(()),
         };
         let key = counter.key();
         let row: DropsRow = get_row(tables, TableId::Drops, &key)?.unwrap_or_default();
@@ -258,7 +260,8 @@ impl Projection<BusEvent> for Roster {
             | BusEvent::BodyLost(_)
             | BusEvent::PresenceSigned(_)
             | BusEvent::PresenceForgotten(_)
-            | BusEvent::Discarded(_) => {}
+            | BusEvent::Discarded(_)
+            | BusEvent::QueueImported(_) => {}
         }
         Ok(())
     }
@@ -320,7 +323,8 @@ impl Projection<BusEvent> for PresenceTimes {
             | BusEvent::PresenceExpired(_)
             | BusEvent::BodyLost(_)
             | BusEvent::Discarded(_)
-            | BusEvent::PresenceRemoved(_) => {}
+            | BusEvent::PresenceRemoved(_)
+            | BusEvent::QueueImported(_) => {}
         }
         Ok(())
     }

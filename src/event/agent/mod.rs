@@ -12,10 +12,12 @@
 //! - `directory`: whose sessions there are, and what is not to be remembered.
 //! - `care`: what the operator and time do to messages.
 //! - `host`: how a session's host can be woken.
+//! - `import`: what came from another program.
 
 mod care;
 mod directory;
 mod host;
+mod import;
 mod mailbox;
 mod outbox;
 mod pairing;
@@ -29,6 +31,7 @@ pub use directory::{
 };
 
 pub use host::{HostChange, HostChanged, HostKind};
+pub use import::{Imported, ImportedPart};
 pub use mailbox::{
     Acknowledged, NoticeChange, NoticeChanged, NoticePath, Received, ReceivedExpired,
     ReplayForgotten, ReplaySeen,
@@ -144,6 +147,7 @@ agent_events!(
     HistoryForgotten,
     OutboxDropped,
     OutboxRetried,
+    Imported,
 );
 
 fn hex(bytes: &[u8]) -> String {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::care::CareCommand;
 use super::directory::DirectoryCommand;
 use super::host::HostCommand;
+use super::import::ImportCommand;
 use super::pairing::command::PairingCommand;
 use crate::event::agent::{AttemptError, MailKind, MailStatus, NoticePath, Origin};
 use crate::types::id::{MsgId, PublicKey, SessionId};
@@ -120,6 +121,9 @@ pub enum AgentCommand {
         entries: Vec<(String, PublicKey)>,
         /// SHA-256 of the file's bytes.
         sha256: [u8; 32],
+        /// Where the newest version stands in the log that was the file, when one that was recorded
+        /// after it never became it. `None`: the newest recorded one.
+        newest: Option<Seq>,
         /// Now.
         now: UnixMillis,
     },
@@ -129,6 +133,9 @@ pub enum AgentCommand {
         entries: Vec<(String, PublicKey)>,
         /// SHA-256 of the file's bytes.
         sha256: [u8; 32],
+        /// Where the newest version stands in the log that was the file, when one that was recorded
+        /// after it never became it. `None`: the newest recorded one.
+        newest: Option<Seq>,
         /// Now.
         now: UnixMillis,
     },
@@ -336,4 +343,6 @@ pub enum AgentCommand {
     Directory(DirectoryCommand),
     /// What the operator and time do to messages.
     Care(CareCommand),
+    /// Take over another program's state. Answer: [`AgentReply::TakenOver`].
+    Import(ImportCommand),
 }

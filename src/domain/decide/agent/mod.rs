@@ -10,6 +10,7 @@ mod care;
 mod command;
 mod directory;
 mod host;
+mod import;
 mod mailbox;
 mod notice;
 mod outbox;
@@ -21,12 +22,16 @@ mod reply;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 pub use care::CareCommand;
 pub use command::*;
 pub use directory::DirectoryCommand;
 pub use host::HostCommand;
+pub use import::{
+    Fate, ImportCommand, ImportedControl, ImportedMail, ImportedPairing, Left, pairing_mark,
+};
 pub use pairing::command::*;
 pub use policy::settled;
 pub use refusal::AgentRefusal;
@@ -37,7 +42,7 @@ use crate::domain::projection::agent::{self as rows, MailRow, OutboxRow, seq_key
 use crate::domain::tables::{TableError, TableId, TableReader, scan_rows};
 use crate::domain::{Decision, Domain, LiveBody, NewEvent, View};
 use crate::event::Recorded;
-use crate::event::agent::{AgentEvent, ReplayForgotten};
+use crate::event::agent::{AgentEvent, ReplayForgotten, SessionsSeen};
 use crate::event::kind::StoreKind;
 use crate::types::seq::Seq;
 
@@ -105,11 +110,17 @@ impl Domain for Agent {
                 policy::lease(tables, command)
             }
             AgentCommand::ImportPeers {
-                entries, sha256, ..
-            } => policy::import(tables, entries, sha256),
+                entries,
+                sha256,
+                newest,
+                ..
+            } => policy::import(tables, entries, sha256, *newest),
             AgentCommand::StrikePeers {
-                entries, sha256, ..
-            } => policy::strike(tables, entries, sha256),
+                entries,
+                sha256,
+                newest,
+                ..
+            } => policy::strike(tables, entries, sha256, *newest),
             AgentCommand::AdoptPeersFile { path, switch, .. } => {
                 policy::adopt_file(tables, path, *switch)
             }
@@ -162,6 +173,7 @@ impl Domain for Agent {
             AgentCommand::Pairing(command) => pairing::decide(view, command),
             AgentCommand::Directory(command) => directory::decide(tables, command),
             AgentCommand::Care(command) => care::decide(tables, command),
+            AgentCommand::Import(command) => import::decide(view, command),
         }
     }
 
@@ -173,6 +185,7 @@ impl Domain for Agent {
             }
             AgentCommand::Resign { body, .. } => body.len(),
             AgentCommand::Pairing(command) => command.weight(),
+            AgentCommand::Import(command) => command.weight(),
             _ => 0,
         }
     }
@@ -220,6 +233,17 @@ impl Domain for Agent {
         // sender (`RecordRefused`), and a reader is told so.
         None
     }
+
+    fn let_go(
+        tables: &dyn TableReader,
+        lost: &BTreeSet<Seq>,
+    ) -> Result<Vec<AgentEvent>, TableError> {
+        directory::let_go(tables, lost)
+    }
+
+    fn nothing() -> AgentEvent {
+        SessionsSeen { sightings: vec![] }.into()
+    }
 }
 
 /// The lease under which a command acts.
@@ -252,7 +276,8 @@ fn lease_of(command: &AgentCommand) -> Option<&Lease> {
         | AgentCommand::Resign { .. }
         | AgentCommand::ForgetReplay { .. }
         | AgentCommand::Directory(_)
-        | AgentCommand::Care(_) => None,
+        | AgentCommand::Care(_)
+        | AgentCommand::Import(_) => None,
     }
 }
 

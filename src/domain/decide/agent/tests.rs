@@ -1,6 +1,7 @@
 mod care;
 mod directory;
 mod host;
+mod import;
 mod model;
 mod pairing;
 mod rig;

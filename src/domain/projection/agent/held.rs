@@ -77,7 +77,8 @@ impl Projection<AgentEvent> for PeersHeld {
             | AgentEvent::SessionsForgotten(_)
             | AgentEvent::ExpiredDismissed(_)
             | AgentEvent::HistoryForgotten(_)
-            | AgentEvent::HostChanged(_) => {}
+            | AgentEvent::HostChanged(_)
+            | AgentEvent::Imported(_) => {}
         }
         Ok(())
     }
