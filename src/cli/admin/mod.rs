@@ -156,6 +156,9 @@ enum Command {
     Restore(restore::Args),
     /// Write a store as lines of JSON
     Export(lines::export::Args),
+    /// Make a new store of an export, or take over what the public interlink-mcp keeps
+    #[cfg(feature = "agent")]
+    Import(import::Args),
     /// Make a new store of an export
     #[cfg(not(feature = "agent"))]
     Import(lines::import::Args),
@@ -171,10 +174,6 @@ enum Command {
     Man(manual::ManArgs),
     /// Whose sessions an identity knows; forget one
     Sessions(sessions::Args),
-    /// Make a new store of an export, or take over what the public interlink-mcp keeps: peers,
-    /// messages, pairing, queues
-    #[cfg(feature = "agent")]
-    Import(import::Args),
     /// Erase what was exchanged with a key that is not admitted: messages both ways and all that is
     /// remembered of it
     #[cfg(feature = "agent")]
@@ -220,14 +219,6 @@ fn run(args: Args, printer: &mut Printer) -> Result<u8, AdminError> {
         #[cfg(feature = "agent")]
         Command::Pair(pair) => return pair::run(&pair, store, printer).map(|()| printer.code),
         #[cfg(feature = "agent")]
-        Command::Import(args) => {
-            let done = match &args.file {
-                Some(file) => lines::import::run(file, store, printer),
-                None => import::run(&args, store, printer),
-            };
-            return done.map(|()| printer.code);
-        }
-        #[cfg(feature = "agent")]
         Command::Peers(peers) => return peers::run(&peers, store, printer).map(|()| printer.code),
         #[cfg(feature = "agent")]
         Command::Sessions(sessions::Args {
@@ -249,6 +240,10 @@ fn run(args: Args, printer: &mut Printer) -> Result<u8, AdminError> {
         }
         Command::Restore(args) => {
             return restore::run(&args, store, printer).map(|()| printer.code);
+        }
+        #[cfg(feature = "agent")]
+        Command::Import(args) => {
+            return import::run(&args, store, printer).map(|()| printer.code);
         }
         #[cfg(not(feature = "agent"))]
         Command::Import(args) => {

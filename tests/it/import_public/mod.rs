@@ -304,3 +304,17 @@ fn a_session_that_the_public_program_still_serves_is_not_taken_from_under_it() {
     held.unlock().unwrap();
     assert_eq!(world.answer(&["--yes"])["changed"], true);
 }
+
+#[test]
+fn flags_of_the_one_kind_of_import_are_refused_with_the_other() {
+    let world = World::new();
+    for args in [
+        &["out.jsonl", "--dry-run"][..],
+        &["out.jsonl", "--yes"],
+        &["out.jsonl", "--from-interlink", "old"],
+        &[],
+    ] {
+        let output = world.bare(args).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+    }
+}

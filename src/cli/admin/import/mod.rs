@@ -1,4 +1,5 @@
-//! `import`: takes over what the public program keeps.
+//! `import`: takes over what the public program keeps; or, given a file, hands it to
+//! `lines::import`, which makes a new store of an export.
 //!
 //! Its folder is read and never changed. What would come of it is tried on a copy of the rows in
 //! memory first; that is what `--dry-run` shows, and what the operator is asked about: the keys that
@@ -30,35 +31,32 @@ use report::Report;
 /// What to take over, and from where.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// An export; `-` is standard input. It becomes a new store, the one that --store names or a
-    /// bus's usual one, which must not be there yet
-    #[arg(
-        value_name = "FILE",
-        required_unless_present = "from_interlink",
-        conflicts_with = "from_interlink"
-    )]
-    pub(super) file: Option<PathBuf>,
+    /// An export; `-` is standard input. The new store is the one that --store names, or a bus's
+    /// usual one; it must not be there yet
+    #[arg(value_name = "FILE", required_unless_present = "from_interlink")]
+    file: Option<PathBuf>,
 
-    /// The state folder of the public interlink-mcp (0.10 to 0.13): the one with `mailbox` and
-    /// `pairing` in it
-    #[arg(long, value_name = "DIR")]
+    /// Instead: the state folder of the public interlink-mcp (0.10 to 0.13), the one with `mailbox`
+    /// and `pairing` in it. What it keeps is taken over into the stores that there are; the other
+    /// flags belong to this
+    #[arg(long, value_name = "DIR", conflicts_with = "file")]
     from_interlink: Option<PathBuf>,
 
     /// Its list of peers [default: DIR/peers.json, where there is one]
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", conflicts_with = "file")]
     from_peers: Option<PathBuf>,
 
     /// The database of its bus [default: DIR/bus.redb, where there is one]
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", conflicts_with = "file")]
     from_bus: Option<PathBuf>,
 
     /// The store of the bus that gets its mail [default: bus.redb at the usual place, or in the
     /// folder that --store names]
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", conflicts_with = "file")]
     bus_store: Option<PathBuf>,
 
     /// Take over only what an identity kept, or only what waits on the bus
-    #[arg(long, value_enum, value_name = "WHAT")]
+    #[arg(long, value_enum, value_name = "WHAT", conflicts_with = "file")]
     only: Option<Half>,
 
     /// Messages that a queue holds: what the bus is started with
@@ -77,14 +75,14 @@ pub(super) struct Args {
     relays: Relays,
 
     /// Say what would be done, and change nothing
-    #[arg(long)]
+    #[arg(long, conflicts_with = "file")]
     dry_run: bool,
 
     #[command(flatten)]
     shell: Shell,
 
     /// Do not ask: for scripts
-    #[arg(long, short)]
+    #[arg(long, short, conflicts_with = "file")]
     yes: bool,
 }
 
@@ -98,13 +96,13 @@ enum Half {
 }
 
 impl Args {
-    /// The public program's folder; the empty path where an export is read.
-    fn folder(&self) -> &Path {
-        self.from_interlink.as_deref().unwrap_or(Path::new(""))
-    }
-
     fn wants(&self, half: Half) -> bool {
         self.only.is_none_or(|only| only == half)
+    }
+
+    /// The public program's folder.
+    fn folder(&self) -> &Path {
+        self.from_interlink.as_deref().unwrap_or(Path::new(""))
     }
 
     /// The public bus's file.
@@ -118,6 +116,9 @@ impl Args {
 }
 
 pub(super) fn run(args: &Args, store: Option<&Path>, p: &mut Printer) -> Result<(), AdminError> {
+    if let Some(file) = &args.file {
+        return super::lines::import::run(file, store, p);
+    }
     if !args.folder().is_dir() {
         return Err(ImportError::NoFolder {
             place: args.folder().to_owned(),

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -19,12 +19,13 @@ use crate::store::{FORMAT, Part, Parts, build};
 use crate::types::seq::Seq;
 use crate::wire::admin::Verification;
 
+#[cfg(not(feature = "agent"))]
 #[derive(Debug, clap::Args)]
 pub(in super::super) struct Args {
     /// The export; `-` is standard input. The new store is the one that --store names, or a bus's
     /// usual one; it must not be there yet
     #[arg(value_name = "FILE")]
-    pub(in super::super) file: PathBuf,
+    pub(in super::super) file: std::path::PathBuf,
 }
 
 #[derive(Serialize, JsonSchema)]
