@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::client::{RelayUrl, RelayUrlError};
 use super::host::HostConfig;
 use crate::domain::gate::Windows;
+use crate::store::Retention;
 use crate::types::id::SessionId;
 use crate::types::limit::MAX_RELAYS;
 
@@ -17,6 +18,11 @@ pub struct AgentConfig {
     pub adopt_peers: bool,
     /// Where the identity's log lives.
     pub store: StorePlace,
+    /// How long records are kept for the operator.
+    pub retention: Retention,
+    /// How long conversations are kept after they ended, in milliseconds. What is unread or unsent
+    /// stays, however old it is.
+    pub keep_history_ms: u64,
     /// The relays, at least one.
     pub relays: Vec<RelayUrl>,
     /// The node's name; `None` stands for the fingerprint.

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -13,14 +13,16 @@ use super::clock::SystemClock;
 use super::config::{AgentConfig, StorePlace};
 use super::core::Core;
 use super::lease::{self, Right};
-use super::ledger::Ledger;
+use super::ledger::{Ledger, LedgerError};
 use super::lifecycle::{self, Ending, Parent};
 use super::mcp::server::{Served, serve as serve_host};
 use super::peers_file::{PeersFile, PeersFileError};
 use super::runtime::{Base, Supervisor};
 use super::{pairing, poll, presence, progress, pump, wake};
 use crate::crypto::sign::SigningIdentity;
-use crate::domain::decide::agent::{AgentCommand, DirectoryCommand, PairingCommand};
+use crate::domain::decide::agent::{
+    AgentCommand, AgentReply, CareCommand, DirectoryCommand, PairingCommand,
+};
 use crate::domain::query::agent as query;
 use crate::keystore::LoadKeyError;
 use crate::store::{Location, OpenOptions, Retention};
@@ -36,6 +38,8 @@ const FAREWELL: Duration = Duration::from_millis(200);
 const PEERS_LOOK: Duration = Duration::from_secs(5);
 /// How often forgotten ids are swept.
 const SWEEP: Duration = Duration::from_secs(3600);
+/// How often old conversations are let go of.
+const HISTORY_SWEEP: Duration = Duration::from_secs(86_400);
 /// When that is done first: many sessions live for less than an hour.
 const FIRST_SWEEP: Duration = Duration::from_secs(60);
 
@@ -57,15 +61,9 @@ pub enum StartError {
     Io(#[from] io::Error),
 }
 
-/// How long an identity's records are kept for the operator. Conversations are rows and stay.
-const RETENTION: Retention = Retention {
-    age_ms: 7 * 86_400_000,
-    bytes: 256 << 20,
-};
-
-/// How an identity's store is opened.
+/// How an identity's store is opened. With a retention its older records are folded by and by.
 #[must_use]
-pub fn store_options(place: &StorePlace) -> OpenOptions {
+pub fn store_options(place: &StorePlace, retention: Option<Retention>) -> OpenOptions {
     let file = |path: &PathBuf| Location::File(path.clone());
     let options = match place {
         StorePlace::Memory => OpenOptions::exclusive(Location::Memory),
@@ -76,7 +74,7 @@ pub fn store_options(place: &StorePlace) -> OpenOptions {
         },
     };
     OpenOptions {
-        retention: Some(RETENTION),
+        retention,
         ..options
     }
 }
@@ -95,7 +93,10 @@ pub async fn serve(
     let clock = Arc::new(SystemClock);
     let supervisor = Arc::new(Supervisor::new(Base {
         identity: Arc::new(identity),
-        ledger: Ledger::start(store_options(&config.store), clock.clone())?,
+        ledger: Ledger::start(
+            store_options(&config.store, Some(config.retention)),
+            clock.clone(),
+        )?,
         peers: PeersFile::new(config.peers.clone(), config.adopt_peers, clock),
         config,
     }));
@@ -187,11 +188,13 @@ async fn watch_peers(supervisor: Arc<Supervisor>, refuse: oneshot::Sender<PeersF
 }
 
 /// Forgets ids of messages that are too old to be accepted anyway, with a day to spare, and sessions
-/// that nobody saw or wrote to for long; ends pairing requests that nobody decided.
+/// that nobody saw or wrote to for long; ends pairing requests that nobody decided; once a day, and
+/// soon after the start, lets conversations go that ended long ago.
 async fn sweep(supervisor: Arc<Supervisor>) {
     const SPARE_MS: u64 = 86_400_000;
     let base = &supervisor.base;
     let mut wait = FIRST_SWEEP;
+    let mut forgotten: Option<Instant> = None;
     loop {
         tokio::time::sleep(wait).await;
         wait = SWEEP;
@@ -214,6 +217,34 @@ async fn sweep(supervisor: Arc<Supervisor>) {
                 tracing::debug!("sweep: {e}");
             }
         }
+        if forgotten.is_none_or(|at| at.elapsed() >= HISTORY_SWEEP) {
+            forgotten = Some(Instant::now());
+            let before = now.minus(base.config.keep_history_ms);
+            if let Err(e) = forget_history(base, before).await {
+                tracing::debug!("sweep of the history: {e}");
+            }
+        }
+    }
+}
+
+/// Lets go of what ended before a time, a bounded record at a time; other writes come in between.
+async fn forget_history(base: &Base, before: UnixMillis) -> Result<(), LedgerError> {
+    let mut sum = 0;
+    loop {
+        let command = AgentCommand::Care(CareCommand::ForgetHistory { before });
+        match base.ledger.submit(command).await? {
+            AgentReply::Forgotten { rows, more } if rows > 0 => {
+                sum += rows;
+                if more {
+                    continue;
+                }
+            }
+            _ => {}
+        }
+        if sum > 0 {
+            tracing::info!("{sum} old messages and tasks are forgotten");
+        }
+        return Ok(());
     }
 }
 

@@ -198,12 +198,8 @@ impl Board {
                 BusEvent::Unregistered(e) => {
                     self.lock().seats.remove(&e.entry);
                 }
-                BusEvent::PresenceExpired(e) => {
-                    let mut board = self.lock();
-                    for entry in &e.entries {
-                        board.seats.remove(entry);
-                    }
-                }
+                BusEvent::PresenceExpired(e) => self.lock().leave(&e.entries),
+                BusEvent::PresenceRemoved(e) => self.lock().leave(&e.entries),
                 BusEvent::PresenceSigned(e) => {
                     let mut board = self.lock();
                     for signed in &e.entries {
@@ -220,6 +216,7 @@ impl Board {
                 | BusEvent::Enqueued(_)
                 | BusEvent::Acked(_)
                 | BusEvent::Dropped(_)
+                | BusEvent::Discarded(_)
                 | BusEvent::BodyLost(_)
                 | BusEvent::QueueImported(_) => {}
             }
@@ -335,6 +332,12 @@ impl Board {
 }
 
 impl Seats {
+    fn leave(&mut self, entries: &[String]) {
+        for entry in entries {
+            self.seats.remove(entry);
+        }
+    }
+
     fn raise(&mut self, entry: &str, ts: UnixMillis) {
         match self.times.get_mut(entry) {
             Some(newest) => *newest = ts.max(*newest),

@@ -32,6 +32,11 @@ impl From<Problem> for Failure {
 }
 
 impl Failure {
+    /// Whether something was refused because a queue or the bus is full.
+    pub(super) fn is_want_of_room(&self) -> bool {
+        self.problem.status == 507
+    }
+
     fn retry(self) -> Self {
         Failure {
             retry: true,

@@ -6,7 +6,7 @@ use axum::Router;
 use axum::routing::{MethodRouter, get, post};
 
 use super::failure::Failure;
-use super::handler::{ack, admin, announce, health, recv, roster, send};
+use super::handler::{ack, admin, announce, health, operator as held, recv, roster, send};
 use super::state::App;
 
 type Methods = MethodRouter<Arc<App>>;
@@ -22,6 +22,11 @@ fn read(methods: Methods) -> Methods {
 
 pub(super) fn router(app: Arc<App>) -> Router {
     let operator = Router::new()
+        .route("/queue", read(get(held::queue)))
+        .route("/message/{seq}", read(get(held::message)))
+        .route("/roster", read(get(held::roster)))
+        .route("/discard", posted(post(held::discard)))
+        .route("/evict", posted(post(held::evict)))
         .route("/records", read(get(admin::records)))
         .route("/queues", read(get(admin::queues)))
         .route("/tables/{name}", read(get(admin::table)))

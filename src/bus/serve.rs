@@ -240,6 +240,7 @@ pub(super) fn open(config: &Config, closing: watch::Receiver<bool>) -> Result<Ap
             .admin
             .as_ref()
             .map(|access| sha256(access.token.as_bytes())),
+        refused: 0.into(),
         complained: false.into(),
         closing,
     })

@@ -1,7 +1,7 @@
 //! What every request shares.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use tokio::sync::watch;
@@ -27,6 +27,8 @@ pub(super) struct App {
     pub(super) store_path: Option<String>,
     /// SHA-256 of the admin token.
     pub(super) admin: Option<[u8; 32]>,
+    /// Messages that were refused for want of room (507) since the start.
+    pub(super) refused: AtomicU64,
     /// Whether the log says that the store takes no writes any more.
     pub(super) complained: AtomicBool,
     /// Turns true once, when the bus shuts down.
@@ -44,6 +46,9 @@ impl App {
             Ok(receipt) => receipt.await.map_err(Failure::from),
             Err(e) => Err(e.into()),
         };
+        if done.as_ref().is_err_and(Failure::is_want_of_room) {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+        }
         if done.is_err()
             && let Health::ReadOnly { reason } = self.store.health()
             && !self.complained.swap(true, Ordering::Relaxed)

@@ -24,6 +24,7 @@ use crate::agent::host::HostConfig;
 use crate::agent::host::claude_hook::{self, AtLimit, Waited};
 use crate::agent::lifecycle::Parent;
 use crate::domain::gate::Windows;
+use crate::store::Retention;
 use crate::types::entropy::EntropyError;
 use crate::types::id::{SessionId, SessionIdError};
 
@@ -172,6 +173,11 @@ fn serve(common: Common, parent: Parent) -> Result<u8, McpError> {
         },
         adopt_peers: common.adopt_peers,
         store,
+        retention: Retention {
+            age_ms: common.retain,
+            bytes: common.retain_bytes,
+        },
+        keep_history_ms: common.keep_history,
         relays,
         name: common.name.clone(),
         session,

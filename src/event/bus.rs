@@ -76,6 +76,9 @@ impl DropReason {
     }
 }
 
+/// Who takes things away by hand, and the counter of what was taken.
+pub const DISCARDED: &str = "admin";
+
 /// Messages left their queue unread; their bodies are gone with this record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Dropped {
@@ -144,6 +147,21 @@ pub struct PresenceSigned {
 /// The signed times of these sessions are no longer remembered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PresenceForgotten {
+    /// Board keys.
+    pub entries: Vec<String>,
+}
+
+/// The operator took messages out of their queue unread; their bodies are gone with this record.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Discarded {
+    /// Positions of the `Enqueued` records, at most
+    /// [`MAX_EXPIRE_BATCH`](crate::types::limit::MAX_EXPIRE_BATCH).
+    pub seqs: Vec<Seq>,
+}
+
+/// The operator took sessions off the board. Whoever still announces itself comes back.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PresenceRemoved {
     /// Board keys.
     pub entries: Vec<String>,
 }
@@ -224,6 +242,8 @@ bus_events!(
     BodyLost,
     PresenceSigned,
     PresenceForgotten,
+    Discarded,
+    PresenceRemoved,
     QueueImported,
 );
 
@@ -247,6 +267,10 @@ fn bus_json(event: &BusEvent) -> serde_json::Value {
         BusEvent::BodyLost(e) => json!({ "message": e.message }),
         BusEvent::PresenceSigned(e) => json!({ "entries": e.entries }),
         BusEvent::PresenceForgotten(e) => json!({ "entries": e.entries }),
+        BusEvent::Discarded(e) => {
+            json!({ "seqs": e.seqs, "reason": DISCARDED, "origin": DISCARDED })
+        }
+        BusEvent::PresenceRemoved(e) => json!({ "entries": e.entries, "origin": DISCARDED }),
         BusEvent::QueueImported(e) => json!({
             "origin": "import", "number": e.number, "arrived": e.arrived,
             "mark": data_encoding::HEXLOWER.encode(&e.mark),

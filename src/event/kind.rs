@@ -88,6 +88,10 @@ kinds! {
     PresenceSigned = 9, 1, "presence_signed", Bus;
     /// Signed times of sessions are no longer remembered.
     PresenceForgotten = 10, 1, "presence_forgotten", Bus;
+    /// The operator took messages out of their queue.
+    Discarded = 11, 1, "discarded", Bus;
+    /// The operator took sessions off the board.
+    PresenceRemoved = 12, 1, "presence_removed", Bus;
     /// The message that follows was taken over from another program's queue.
     QueueImported = 13, 1, "queue_imported", Bus;
     /// A key was admitted.
@@ -126,6 +130,8 @@ kinds! {
     PeersFileAdopted = 117, 1, "peers_file_adopted", Agent;
     /// What a hand edit of `peers.json` said in vain.
     PeersHeld = 118, 1, "peers_held", Agent;
+    /// Old conversations left the store.
+    HistoryForgotten = 119, 1, "history_forgotten", Agent;
     /// We ask to be admitted by a key.
     PairRequested = 120, 1, "pair_requested", Agent;
     /// A request of ours ended.
@@ -150,6 +156,10 @@ kinds! {
     OutboxRequeued = 130, 1, "outbox_requeued", Agent;
     /// The human was asked and said no.
     ConsentDeclined = 131, 1, "consent_declined", Agent;
+    /// The operator gave an unsent message up.
+    OutboxDropped = 132, 1, "outbox_dropped", Agent;
+    /// The operator wants a message to be tried at once.
+    OutboxRetried = 133, 1, "outbox_retried", Agent;
     /// Sessions were seen announced by their keys.
     SessionsSeen = 135, 1, "sessions_seen", Agent;
     /// A peer's session said good-bye.

@@ -7,7 +7,8 @@
 //! - `open`: modes, creation, integrity, projections that are behind or of another version.
 //! - [`Snapshot`]: consistent reads. - [`verify`]: replays the log and compares.
 //! - [`PublicBus`]: the file of the public program's bus, for moving house.
-//! - [`inspect`]: a store in the words of people. - `overlay`: reading a file that must not be changed.
+//! - [`inspect`], [`holdings`]: a store in the words of people. - `overlay`: reading a file that must
+//!   not be changed.
 
 mod backup;
 #[cfg(feature = "testkit")]
@@ -18,6 +19,7 @@ mod compactor;
 mod dir;
 mod error;
 mod guard;
+pub mod holdings;
 pub mod inspect;
 mod layout;
 mod line;

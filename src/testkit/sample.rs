@@ -6,8 +6,9 @@ use super::Rng;
 use crate::crypto::hash::sha256;
 use crate::domain::decide::bus::{BusCommand, Overflow, QueueLimits};
 use crate::event::bus::{
-    Acked, Announced, BodyLost, BusEvent, DropReason, Dropped, Enqueued, PresenceExpired,
-    PresenceForgotten, PresenceSigned, QueueImported, Seen, SeenAt, SignedAt, Unregistered,
+    Acked, Announced, BodyLost, BusEvent, Discarded, DropReason, Dropped, Enqueued,
+    PresenceExpired, PresenceForgotten, PresenceRemoved, PresenceSigned, QueueImported, Seen,
+    SeenAt, SignedAt, Unregistered,
 };
 use crate::event::kind::{EventKind, StoreKind};
 use crate::types::seq::Seq;
@@ -113,6 +114,10 @@ pub fn bus_event(kind: EventKind, rng: &mut Rng) -> Option<BusEvent> {
         EventKind::PresenceForgotten => BusEvent::PresenceForgotten(PresenceForgotten {
             entries: vec![entry, name(rng)],
         }),
+        EventKind::Discarded => BusEvent::Discarded(Discarded { seqs: seqs(rng) }),
+        EventKind::PresenceRemoved => BusEvent::PresenceRemoved(PresenceRemoved {
+            entries: vec![entry],
+        }),
         EventKind::QueueImported => BusEvent::QueueImported(QueueImported {
             number: rng.next_u64(),
             arrived: UnixMillis(rng.next_u64()),
@@ -160,6 +165,12 @@ pub fn bus_command(rng: &mut Rng, head: Seq, now: UnixMillis) -> BusCommand {
             before: now.minus(rng.below(20_000)),
             max: 1 + rng.index(5),
         },
+        97 => BusCommand::Discard {
+            to: name(rng),
+            seq: rng.chance(50).then(|| recent(rng)),
+            max: 1 + rng.index(5),
+        },
+        98 => BusCommand::Evict { entry: name(rng) },
         _ => BusCommand::LoseBody { seq: recent(rng) },
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::sample::payload;
 use super::sample_pairing::pairing_event;
-use super::{Rng, sample_directory};
+use super::{Rng, sample_care, sample_directory};
 use crate::crypto::hash::sha256;
 use crate::domain::decide::agent::{
     AgentCommand, AgentReply, Lease, QueueMessage, Receive, Reception, Window,
@@ -251,6 +251,7 @@ pub fn agent_event(kind: EventKind, rng: &mut Rng) -> Option<AgentEvent> {
                 .or_else(|| mailbox_event(kind, rng))
                 .or_else(|| pairing_event(kind, rng))
                 .or_else(|| sample_directory::event(kind, rng))
+                .or_else(|| sample_care::event(kind, rng))
                 .or_else(|| super::sample_import::event(kind, rng));
         }
     })
@@ -274,24 +275,34 @@ struct History<'a> {
     now: UnixMillis,
 }
 
+/// Queues a message of a task for two relays.
+pub(super) fn queue(
+    lease: &Lease,
+    to: PublicKey,
+    (n, len): (u64, usize),
+    now: UnixMillis,
+) -> AgentCommand {
+    let body: Arc<[u8]> = payload(n, len).into();
+    AgentCommand::QueueMessage(QueueMessage {
+        lease: lease.clone(),
+        msg_id: MsgId::parse(&format!("out-{n}")).unwrap(),
+        to,
+        to_session: SessionId::parse("theirs").unwrap(),
+        kind: MailKind::Message,
+        task_id: Some("task-1".to_owned()),
+        status: Some(MailStatus::Update),
+        in_reply_to: None,
+        ts: now,
+        sha256: sha256(&body),
+        body,
+        relays: vec![relay(), "http://127.0.0.1:8766".to_owned()],
+        now,
+    })
+}
+
 impl History<'_> {
     fn queue(&mut self, n: u64, len: usize) -> Seq {
-        let body: Arc<[u8]> = payload(n, len).into();
-        let reply = (self.run)(AgentCommand::QueueMessage(QueueMessage {
-            lease: self.lease.clone(),
-            msg_id: MsgId::parse(&format!("out-{n}")).unwrap(),
-            to: self.peer,
-            to_session: SessionId::parse("theirs").unwrap(),
-            kind: MailKind::Message,
-            task_id: Some("task-1".to_owned()),
-            status: Some(MailStatus::Update),
-            in_reply_to: None,
-            ts: self.now,
-            sha256: sha256(&body),
-            body,
-            relays: vec![relay(), "http://127.0.0.1:8766".to_owned()],
-            now: self.now,
-        }));
+        let reply = (self.run)(queue(&self.lease, self.peer, (n, len), self.now));
         match reply {
             AgentReply::Queued { seq } => seq,
             other => unreachable!("{other:?}"),

@@ -121,6 +121,10 @@ pub const MAX_CONNECTIONS: usize = 8192;
 /// Rows or records in one answer of the admin endpoint.
 pub const MAX_ADMIN_ROWS: usize = 1000;
 
+/// Rows in one answer of the admin endpoint for which the log is replayed: every page costs a replay,
+/// so there are few of them.
+pub const MAX_REPLAYED_ROWS: usize = 100_000;
+
 /// Messages that one sweep drops for their age.
 pub const MAX_EXPIRE_BATCH: usize = 4096;
 
@@ -285,6 +289,12 @@ pub const MAX_TASKS_PER_SESSION: usize = 512;
 
 /// Rows that one record of forgetting a peer erases.
 pub const MAX_ERASED_PER_RECORD: usize = 2048;
+
+/// Ended tasks that one record of forgetting history names: each has texts.
+pub const MAX_ENDED_TASKS_PER_RECORD: usize = 64;
+
+/// After so many young messages in order of arrival no older one is looked for.
+pub const MAX_YOUNG_ROWS_IN_A_ROW: usize = 1024;
 
 /// Bytes of JSON of a tool's answer, where the host is Codex. It cuts the middle out of anything
 /// that is much longer than ten thousand bytes, and what is cut out is not read; the rest of those

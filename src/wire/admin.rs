@@ -217,12 +217,21 @@ pub struct Status {
     pub bytes: u64,
     /// Messages that left unread since the store was made, by reason.
     pub drops: BTreeMap<String, u64>,
+    /// Messages that were refused for want of room (507) since the process started; their senders
+    /// keep them.
+    pub refused: u64,
     /// Sessions on the presence board.
     pub roster: u64,
     /// Requests that wait for mail.
     pub waiters: u64,
     /// Position of the newest record.
     pub head: u64,
+    /// The compaction point: records up to it are gone. 0 while nothing was compacted.
+    pub base: u64,
+    /// Records in the log.
+    pub records: u64,
+    /// Bytes of their frames, estimated.
+    pub log_bytes: u64,
     /// Durable commits since the start.
     pub commits: u64,
     /// Where the store is; absent for one in memory.

@@ -10,8 +10,8 @@
 //! - *HTTP shapes* ([`http`], [`problem`]) have one direction each: what a server reads has no
 //!   writer and what it writes has no reader. The client's mirror images are in [`http::client`].
 //!
-//! [`admin`] is the operator's view; its shapes are read and written by the same program, so they
-//! have both directions.
+//! [`admin`] and [`operator`] are the operator's view; its shapes are read and written by the same
+//! program, so they have both directions.
 //!
 //! [`public`] reads the files in which the public program keeps its state, for moving house.
 //!
@@ -24,6 +24,7 @@ pub mod announce;
 pub mod canonical;
 pub mod envelope;
 pub mod http;
+pub mod operator;
 pub mod pair;
 pub mod peers;
 pub mod problem;

@@ -48,6 +48,74 @@ pub(crate) fn conforms(name: &str, answer: &Value) {
     }
 }
 
+/// The schema of the answer of a command line that names the command first.
+fn schema_of(args: &[&str]) -> String {
+    const SUBCOMMANDS: [&str; 14] = [
+        "show", "drop", "retry", "remove", "clear", "add", "accept", "reject", "cancel", "resolve",
+        "block", "unblock", "list", "forget",
+    ];
+    match args {
+        ["--store", _, rest @ ..] => schema_of(rest),
+        [command, "list", ..] => (*command).to_owned(),
+        [command, sub, ..] if SUBCOMMANDS.contains(sub) => format!("{command}-{sub}"),
+        [command, ..] => (*command).to_owned(),
+        [] => String::new(),
+    }
+}
+
+/// Checks the answer of a command line, which must have a schema.
+pub(crate) fn answers(args: &[&str], answer: &Value) {
+    let name = schema_of(args);
+    // What is taken over of another program has a report of its own.
+    if name == "import" && args.contains(&"--from-interlink") {
+        return;
+    }
+    let path = folder().join(format!("{name}.schema.json"));
+    assert!(path.exists(), "{args:?}: no {}", path.display());
+    conforms(&name, answer);
+}
+
+/// Commands whose answer is no JSON document of their own.
+const OTHERS: [&str; 3] = ["demo", "completions", "man"];
+
+#[test]
+fn every_command_has_a_published_schema() {
+    fn help(args: &[String]) -> String {
+        let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_interlink-admin"));
+        let output = program
+            .env_clear()
+            .args(args)
+            .arg("--help")
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    }
+    fn walk(args: &[String], into: &mut Vec<Vec<String>>) {
+        let text = help(args);
+        let lines = text.lines().skip_while(|l| *l != "Commands:").skip(1);
+        let lines = lines.take_while(|l| !l.is_empty());
+        let names = lines.filter(|l| l.starts_with("  ") && !l.starts_with("   "));
+        let names: Vec<&str> = names.filter_map(|l| l.split_whitespace().next()).collect();
+        if names.is_empty() {
+            into.push(args.to_vec());
+        }
+        for name in names.into_iter().filter(|name| *name != "help") {
+            walk(&[args, &[name.to_owned()]].concat(), into);
+        }
+    }
+    let mut commands = vec![];
+    walk(&[], &mut commands);
+    assert!(commands.len() > 30, "{commands:?}");
+    for command in commands {
+        let words: Vec<&str> = command.iter().map(String::as_str).collect();
+        if !OTHERS.contains(&words[0]) {
+            let name = schema_of(&words);
+            let path = folder().join(format!("{name}.schema.json"));
+            assert!(path.exists(), "{words:?}: {name}");
+        }
+    }
+}
+
 fn is_a(kind: &str, value: &Value) -> bool {
     match kind {
         "object" => value.is_object(),

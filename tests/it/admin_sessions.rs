@@ -39,7 +39,7 @@ fn open_of(dir: &Path, identity: &PublicKey) -> Store<Agent> {
 }
 
 /// The identity whose key is at the usual place.
-fn own(dir: &Path) -> PublicKey {
+pub(crate) fn own(dir: &Path) -> PublicKey {
     let usual = ".config/interlink/id.key";
     if dir.join(usual).exists() {
         let secret = Secret::new([9; 32]);
@@ -48,15 +48,15 @@ fn own(dir: &Path) -> PublicKey {
     identity(dir, 9, usual)
 }
 
-fn open(dir: &Path) -> Store<Agent> {
+pub(crate) fn open(dir: &Path) -> Store<Agent> {
     open_of(dir, &own(dir))
 }
 
-fn submit(store: &Store<Agent>, command: AgentCommand) -> AgentReply {
+pub(crate) fn submit(store: &Store<Agent>, command: AgentCommand) -> AgentReply {
     store.submit(command).unwrap().wait().unwrap().reply
 }
 
-fn admin(dir: &Path, args: &[&str]) -> Output {
+pub(crate) fn admin(dir: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_interlink-admin"));
     command
         .current_dir(dir)
@@ -66,7 +66,7 @@ fn admin(dir: &Path, args: &[&str]) -> Output {
     command.args(args).output().unwrap()
 }
 
-fn ok(dir: &Path, args: &[&str]) -> String {
+pub(crate) fn ok(dir: &Path, args: &[&str]) -> String {
     let output = admin(dir, args);
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     assert_eq!(
@@ -78,9 +78,10 @@ fn ok(dir: &Path, args: &[&str]) -> String {
     text(&output.stdout)
 }
 
-fn json(dir: &Path, args: &[&str]) -> Value {
-    let args = [&["--json"], args].concat();
-    serde_json::from_str(&ok(dir, &args)).unwrap()
+pub(crate) fn json(dir: &Path, args: &[&str]) -> Value {
+    let answer = serde_json::from_str(&ok(dir, &[&["--json"], args].concat())).unwrap();
+    super::admin_schema::answers(args, &answer);
+    answer
 }
 
 fn key(n: u8) -> PublicKey {
@@ -134,7 +135,10 @@ fn a_conflict_over_a_session_is_shown_and_can_be_cleared() {
     let text = ok(dir.path(), &["sessions", "list"]);
     assert!(text.contains("contested"), "{text}");
     assert_eq!(
-        ok(dir.path(), &["sessions", "clear", "both", "unknown"]),
+        ok(
+            dir.path(),
+            &["sessions", "clear", "--yes", "both", "unknown"]
+        ),
         "1 session forgotten\n"
     );
     let shown = json(dir.path(), &["sessions", "list"]);
@@ -155,11 +159,23 @@ fn sessions_are_forgotten_for_the_identity_that_is_named() {
     let dir = tempfile::tempdir().unwrap();
     conflict(dir.path());
     let other = identity(dir.path(), 8, "other.key");
-    let cleared = |args: &[&str]| json(dir.path(), &[&["sessions", "clear"], args].concat());
+    let cleared = |args: &[&str]| {
+        json(
+            dir.path(),
+            &[&["sessions", "clear", "--yes"], args].concat(),
+        )
+    };
     let by_other = cleared(&["--key", "other.key", "both"]);
     assert_eq!(by_other["cleared"], 0, "it has a store of its own");
     let place = store_path(dir.path(), &other);
-    let args = ["sessions", "clear", "both", "--store"];
+    let unasked = admin(dir.path(), &["sessions", "clear", "both"]);
+    assert_eq!(unasked.status.code(), Some(2));
+    let said = String::from_utf8(unasked.stderr).unwrap();
+    assert!(
+        said.contains("forgotten") && said.contains("--yes"),
+        "{said}"
+    );
+    let args = ["sessions", "clear", "--yes", "both", "--store"];
     let refused = admin(
         dir.path(),
         &[&args[..], &[place.to_str().unwrap()]].concat(),

@@ -20,6 +20,7 @@ use interlink::testkit::Disk;
 use interlink::testkit::power::PLAIN_VARIANTS;
 use interlink::testkit::sample::{SMALL_LIMITS, WIDE_LIMITS, enqueue, payload};
 use interlink::testkit::sample_agent::{agent_history, held_history, take_lease};
+use interlink::testkit::sample_care::care_history;
 use interlink::testkit::sample_directory::directory_history;
 use interlink::testkit::sample_host::host_history;
 use interlink::testkit::sample_import::{import_history, queue_import_history};
@@ -143,6 +144,46 @@ fn write_directory_history(path: &Path) {
     directory_history(START, &mut |command| {
         store.submit(command).unwrap().wait().unwrap().reply
     });
+    store.close();
+}
+
+/// What the operator and time do to an identity's messages.
+fn write_care_history(path: &Path) {
+    let options = OpenOptions::shared(Location::File(path.to_owned()));
+    let store = Store::<Agent>::open(options, clock(), None).unwrap();
+    care_history(START, &mut |command| {
+        store.submit(command).unwrap().wait().unwrap().reply
+    });
+    store.close();
+}
+
+/// What the operator takes from a bus.
+fn write_operator_history(path: &Path) {
+    let clock = clock();
+    let options = OpenOptions::exclusive(Location::File(path.to_owned()));
+    let store = Store::<Bus>::open(options, clock.clone(), None).unwrap();
+    for n in 0..3 {
+        run(&store, enqueue("k#one", &payload(n, 60), SMALL_LIMITS));
+    }
+    let discard = |to: &str, seq: Option<Seq>| BusCommand::Discard {
+        to: to.into(),
+        seq,
+        max: 8,
+    };
+    run(&store, discard("k#one", Some(Seq(2))));
+    run(&store, discard("k#one", Some(Seq(2))));
+    run(&store, discard("k#one", None));
+    run(&store, discard("nobody", None));
+    let announce = BusCommand::Announce {
+        entry: "k#one".into(),
+        announcement: payload(1, 80).into(),
+        max_entries: 8,
+    };
+    run(&store, announce);
+    for entry in ["k#one", "k#one"] {
+        let entry = entry.to_owned();
+        run(&store, BusCommand::Evict { entry });
+    }
     store.close();
 }
 
@@ -291,6 +332,7 @@ type Later = (&'static str, fn(&Path));
 const LATER_BUS: &[Later] = &[
     ("bus-presence", write_presence_history),
     ("bus-v2", write_history),
+    ("bus-operator", write_operator_history),
     ("bus-import", write_queue_import_history),
 ];
 const LATER_AGENT: &[Later] = &[
@@ -298,6 +340,7 @@ const LATER_AGENT: &[Later] = &[
     ("agent-pairing", write_pairing_history),
     ("agent-hosts", write_host_history),
     ("agent-held", write_held_history),
+    ("agent-care", write_care_history),
     ("agent-import", write_import_history),
 ];
 

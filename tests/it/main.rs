@@ -19,6 +19,14 @@ mod admin_history;
     target_os = "linux",
     feature = "agent",
     feature = "bus",
+    feature = "cli",
+    feature = "testkit"
+))]
+mod admin_lists;
+#[cfg(all(
+    target_os = "linux",
+    feature = "agent",
+    feature = "bus",
     feature = "cli"
 ))]
 mod admin_peers;

@@ -44,6 +44,15 @@ enum Step {
         age: u64,
         max: usize,
     },
+    /// The operator takes one message, or the oldest ones.
+    Discard {
+        to: usize,
+        back: Option<u64>,
+        max: usize,
+    },
+    Evict {
+        entry: usize,
+    },
     Announce {
         entry: usize,
         n: u64,
@@ -81,6 +90,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             .prop_map(|(me, back)| Step::Ack { me, back }),
         1 => (0..8u64).prop_map(|back| Step::LoseBody { back }),
         1 => (0..4000u64, 1..4usize).prop_map(|(age, max)| Step::ExpireMessages { age, max }),
+        1 => (name.clone(), prop::option::of(0..8u64), 1..4usize)
+            .prop_map(|(to, back, max)| Step::Discard { to, back, max }),
+        1 => name.clone().prop_map(|entry| Step::Evict { entry }),
         3 => (name.clone(), 0..3u64).prop_map(|(entry, n)| Step::Announce { entry, n }),
         1 => name.clone().prop_map(|entry| Step::Seen { entry }),
         1 => name.prop_map(|entry| Step::Unregister { entry }),
@@ -109,7 +121,7 @@ struct Message {
 struct Model {
     head: u64,
     messages: Vec<Message>,
-    drops: [u64; 3],
+    drops: [u64; 4],
     board: BTreeMap<String, (Vec<u8>, UnixMillis)>,
 }
 
@@ -246,6 +258,30 @@ impl Model {
                 (
                     BusCommand::ExpireMessages { before, max },
                     done(BusReply::Expired { count }),
+                )
+            }
+            Step::Discard { to, back: n, max } => {
+                let seq = n.map(|n| back(self.head, n));
+                let meant = self.messages.iter().filter(|m| m.to == NAMES[*to]);
+                let meant = meant.filter(|m| seq.is_none_or(|seq| seq == m.seq));
+                let gone: Vec<_> = meant.map(|m| m.seq).take(*max).collect();
+                if !gone.is_empty() {
+                    self.drop_where(3, &gone);
+                }
+                let command = BusCommand::Discard {
+                    to: NAMES[*to].to_owned(),
+                    seq: seq.map(Seq),
+                    max: *max,
+                };
+                (command, done(BusReply::Removed { count: gone.len() }))
+            }
+            Step::Evict { entry } => {
+                let entry = NAMES[*entry].to_owned();
+                let count = usize::from(self.board.remove(&entry).is_some());
+                self.head += count as u64;
+                (
+                    BusCommand::Evict { entry },
+                    done(BusReply::Removed { count }),
                 )
             }
             Step::Announce { entry, n } => {

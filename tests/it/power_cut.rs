@@ -12,6 +12,7 @@ use interlink::store::{Cut, Mode, Store};
 use interlink::testkit::power::PLAIN_VARIANTS;
 use interlink::testkit::sample::{SMALL_LIMITS, WIDE_LIMITS, bus_command, enqueue, payload};
 use interlink::testkit::sample_agent::{agent_history, take_lease};
+use interlink::testkit::sample_care::care_history;
 use interlink::testkit::sample_pairing::pairing_history;
 use interlink::testkit::{Disk, Journal, Rng};
 use interlink::types::seq::Seq;
@@ -422,6 +423,11 @@ fn scripted_run_of_an_identity() {
 #[test]
 fn scripted_run_of_pairing() {
     identity_survives(pairing_history);
+}
+
+#[test]
+fn scripted_run_of_the_operator_and_of_time() {
+    identity_survives(care_history);
 }
 
 type AgentHistory = fn(UnixMillis, &mut dyn FnMut(AgentCommand) -> AgentReply);

@@ -109,7 +109,7 @@ fn renewal(at_limit: AtLimit) -> Waited {
 fn open(place: &StorePlace, path: &Path, deadline: Instant) -> Option<Store<Agent>> {
     loop {
         if path.exists() {
-            match Store::open(store_options(place), Arc::new(SystemClock), None) {
+            match Store::open(store_options(place, None), Arc::new(SystemClock), None) {
                 Ok(store) => return Some(store),
                 Err(e) => tracing::debug!("{e}"),
             }

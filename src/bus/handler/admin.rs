@@ -25,7 +25,7 @@ use crate::domain::tables::TableId;
 use crate::event::bus::BusEvent;
 use crate::event::kind::StoreKind;
 use crate::store::{CopyError, Cut, ReadError, Snapshot, copy_proven, inspect, verify as proof};
-use crate::types::limit::MAX_ADMIN_ROWS;
+use crate::types::limit::{MAX_ADMIN_ROWS, MAX_REPLAYED_ROWS};
 use crate::types::seq::Seq;
 use crate::types::time::UnixMillis;
 use crate::wire::admin::{Backup, Verification};
@@ -122,7 +122,11 @@ pub(in crate::bus) async fn table(
     let after = after
         .transpose()
         .map_err(|e| Failure::bad_request(format!("after: {e}")))?;
-    let limit = wanted.limit.unwrap_or(DEFAULT_ROWS).min(MAX_ADMIN_ROWS);
+    let most = match wanted.at {
+        None => MAX_ADMIN_ROWS,
+        Some(_) => MAX_REPLAYED_ROWS,
+    };
+    let limit = wanted.limit.unwrap_or(DEFAULT_ROWS).min(most);
     let snapshot = app.store.snapshot()?;
     drop(app);
     let rows = on_a_thread(move || match wanted.at {

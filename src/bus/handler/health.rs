@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -13,7 +14,7 @@ use crate::bus::state::App;
 use crate::domain::decide::bus::Overflow;
 use crate::domain::projection::bus::{DropCounter, DropsRow};
 use crate::domain::tables::{TableId, get_row};
-use crate::store::Health;
+use crate::store::{Health, LogSize};
 use crate::types::time::millis;
 use crate::wire::admin::{Status, StatusLimits};
 
@@ -54,6 +55,7 @@ fn numbers(app: &App) -> Status {
         Health::ReadWrite => ("read-write", None),
         Health::ReadOnly { reason } => ("read-only", Some(reason)),
     };
+    let (base, size) = log(app);
     Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         uptime_ms: millis(app.started.elapsed()),
@@ -61,15 +63,28 @@ fn numbers(app: &App) -> Status {
         messages,
         bytes,
         drops: drops(app),
+        refused: app.refused.load(Ordering::Relaxed),
         roster: app.board.len() as u64,
         waiters: app.waiters.count() as u64,
         head: app.store.head().0,
+        base,
+        records: size.records,
+        log_bytes: size.bytes,
         commits: app.store.commits(),
         store: app.store_path.clone(),
         health: health.to_owned(),
         read_only_reason,
         limits: limits(app),
     }
+}
+
+/// Compaction point and size of the log; nothing when the store cannot be read.
+fn log(app: &App) -> (u64, LogSize) {
+    let read = app.store.snapshot().and_then(|snapshot| {
+        let base = snapshot.base()?.0;
+        Ok((base, snapshot.log_size()?))
+    });
+    read.unwrap_or_default()
 }
 
 /// Counters of dropped mail; empty when the store cannot be read, which `health` explains.

@@ -4,6 +4,7 @@ pub(super) mod ack;
 pub(super) mod admin;
 pub(super) mod announce;
 pub(super) mod health;
+pub(super) mod operator;
 pub(super) mod recv;
 pub(super) mod roster;
 pub(super) mod send;

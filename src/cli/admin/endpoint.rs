@@ -17,7 +17,7 @@ use super::reader::{
 use crate::domain::tables::TableId;
 use crate::event::kind::StoreKind;
 use crate::store::Cut;
-use crate::types::limit::MAX_ADMIN_ROWS;
+use crate::types::limit::{MAX_ADMIN_ROWS, MAX_REPLAYED_ROWS};
 use crate::types::seq::Seq;
 use crate::wire::admin::{
     AdminFile, Backup, Compaction, Depths, Queues, Records, Status, TableRows, Verification,
@@ -126,7 +126,33 @@ impl EndpointReader {
         format!("Bearer {}", self.file.token)
     }
 
-    fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, AdminError> {
+    /// Sends a wish and reads the answer.
+    pub(super) fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        wish: &impl serde::Serialize,
+    ) -> Result<T, AdminError> {
+        let wish = serde_json::to_vec(wish).map_err(|e| self.failed(e))?;
+        let request = self.agent.post(self.url(path));
+        let request = request.header("authorization", self.authorization());
+        let request = request.header("content-type", "application/json");
+        let request = request.config().timeout_global(Some(ANSWER)).build();
+        self.answer(request.send(&wish))
+    }
+
+    /// Reads an answer; `None` where there is nothing of that name.
+    pub(super) fn find<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, AdminError> {
+        let request = self.agent.get(self.url(path));
+        let request = request.header("authorization", self.authorization());
+        let request = request.config().timeout_global(Some(ANSWER)).build();
+        match request.call() {
+            Ok(answer) if answer.status().as_u16() == 404 => Ok(None),
+            answer => self.answer(answer).map(Some),
+        }
+    }
+
+    /// Reads an answer.
+    pub(super) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, AdminError> {
         let request = self.agent.get(self.url(path));
         let request = request.header("authorization", self.authorization());
         let request = request.config().timeout_global(Some(ANSWER)).build();
@@ -169,8 +195,12 @@ impl EndpointReader {
             table: table.name().to_owned(),
             rows: vec![],
         };
+        let limit = match at {
+            None => MAX_ADMIN_ROWS,
+            Some(_) => MAX_REPLAYED_ROWS,
+        };
         loop {
-            let mut path = format!("tables/{}?limit={MAX_ADMIN_ROWS}", table.name());
+            let mut path = format!("tables/{}?limit={limit}", table.name());
             if let Some(at) = at {
                 path.push_str(&format!("&at={at}"));
             }
@@ -179,8 +209,8 @@ impl EndpointReader {
             }
             let page: TableRows = self.slowly(self.agent.get(self.url(&path)))?;
             // An older bus knows no `after` and would answer the same for ever.
-            let goes_on = page.rows.len() >= MAX_ADMIN_ROWS
-                && page.rows.iter().all(|row| !row.raw.is_empty());
+            let goes_on =
+                page.rows.len() >= limit && page.rows.iter().all(|row| !row.raw.is_empty());
             all.rows.extend(page.rows);
             if !goes_on {
                 return Ok(all);
@@ -242,6 +272,9 @@ impl StoreReader for EndpointReader {
             first: first.first().map(|record| record.seq),
             head: status.head,
             head_at: newest.first().map(|record| record.at),
+            base: status.base,
+            records: status.records,
+            log_bytes: status.log_bytes,
             bus: Some(BusNumbers {
                 queues: status.queues,
                 messages: status.messages,
@@ -256,6 +289,9 @@ impl StoreReader for EndpointReader {
                 uptime_ms: status.uptime_ms,
                 commits: status.commits,
                 waiters: status.waiters,
+                refused: status.refused,
+                retain_ms: status.limits.retain_ms,
+                retain_bytes: status.limits.retain_bytes,
                 health: status.health,
                 read_only_reason: status.read_only_reason,
             }),

@@ -51,6 +51,12 @@ pub(super) enum AdminError {
     NotYet { store: String, seq: u64, head: u64 },
     #[error("positions differ from store to store, and there are {stores} stores")]
     Positions { stores: usize },
+    #[error("there is no {what} {text:?}")]
+    NoSuch { what: &'static str, text: String },
+    #[error("{text:?} fits several {what}s")]
+    SeveralFit { what: &'static str, text: String },
+    #[error("the bus refuses: {0}")]
+    BusRefuses(String),
     #[error("cannot write the answer: {0}")]
     Output(#[from] io::Error),
     #[error("cannot listen for signals: {0}")]
@@ -167,6 +173,7 @@ impl AdminError {
             AdminError::Kind { .. }
             | AdminError::Table { .. }
             | AdminError::Positions { .. }
+            | AdminError::SeveralFit { .. }
             | AdminError::Unconfirmed { .. } => Exit::Usage,
             AdminError::WrongKind { .. }
             | AdminError::UnknownKind { .. }
@@ -215,6 +222,11 @@ impl AdminError {
             }
             AdminError::Endpoint(EndpointError::Refused { .. }) => return None,
             AdminError::Endpoint(_) => "is the bus frozen? `kill -CONT` or restart it",
+            AdminError::NoSuch { .. } => {
+                "the same command without an id lists what there is; `outbox` and `inbox` list \
+                 finished messages with --all"
+            }
+            AdminError::SeveralFit { .. } => "give more of the id, or the position",
             AdminError::Positions { .. } => "choose one with --store PATH",
             AdminError::ShrinkInUse => "stop the bus first, or leave --shrink out",
             AdminError::NoMessage { .. } => {

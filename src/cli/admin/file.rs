@@ -12,8 +12,8 @@ use serde_json::Value;
 use super::error::AdminError;
 use super::locate::identity_of;
 use super::reader::{
-    AgentNumbers, BusNumbers, ClaimView, KnownSessionView, Origin, OutboxView, RelayView,
-    SessionNumbers, Source, StoreReader, StoreStatus,
+    AgentNumbers, BusNumbers, ClaimView, KnownSessionView, LastError, Origin, OutboxView,
+    PairingNumbers, RelayView, SessionNumbers, Source, StoreReader, StoreStatus,
 };
 use crate::crypto::hash::sha256;
 use crate::domain::Domain;
@@ -103,7 +103,21 @@ impl FileReader {
         })
     }
 
-    fn read<T>(&self, f: impl FnOnce(&Snapshot) -> Result<T, ReadError>) -> Result<T, AdminError> {
+    /// What kind of store it is.
+    pub(super) fn kind(&self) -> StoreKind {
+        self.origin.kind
+    }
+
+    /// Where the file is.
+    pub(super) fn origin_path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads from a consistent view.
+    pub(super) fn read<T>(
+        &self,
+        f: impl FnOnce(&Snapshot) -> Result<T, ReadError>,
+    ) -> Result<T, AdminError> {
         let snapshot = self.reader.snapshot();
         snapshot
             .and_then(|s| f(&s))
@@ -141,6 +155,7 @@ impl StoreReader for FileReader {
         self.current()?;
         self.read(|snapshot| {
             let head = snapshot.head()?;
+            let size = snapshot.log_size()?;
             let newest = records(snapshot, self.origin.kind, head, 1)?;
             let (bus, agent) = match self.origin.kind {
                 StoreKind::Bus => (Some(bus_numbers(snapshot)?), None),
@@ -152,6 +167,9 @@ impl StoreReader for FileReader {
                 first: snapshot.first()?.map(|seq| seq.0),
                 head: head.0,
                 head_at: newest.records.first().map(|record| record.at),
+                base: snapshot.base()?.0,
+                records: size.records,
+                log_bytes: size.bytes,
                 bus,
                 running: None,
                 agent,
@@ -293,8 +311,45 @@ fn agent_numbers(snapshot: &Snapshot, path: &Path) -> Result<AgentNumbers, ReadE
         refused: troubles.refused as u64,
         pushed_out: troubles.pushed_out as u64,
         counted_from: counted_from.0,
+        pairing: PairingNumbers {
+            inbound: query::inbound(snapshot)?.len() as u64,
+            outbound: query::outbound(snapshot)?.len() as u64,
+            conflicts: query::conflicts(snapshot)?.len() as u64,
+            blocked: query::blocked(snapshot)?.len() as u64,
+        },
+        open_tasks: open_tasks(snapshot)?,
+        last_error: last_error(snapshot)?,
         sessions,
     })
+}
+
+fn open_tasks(snapshot: &Snapshot) -> Result<u64, TableError> {
+    let mut open = 0;
+    query::each_task(snapshot, |_, task| {
+        open += u64::from(!task.row.state.is_final());
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(open)
+}
+
+fn last_error(snapshot: &Snapshot) -> Result<Option<LastError>, TableError> {
+    let mut last: Option<LastError> = None;
+    for message in outbox(snapshot, false)? {
+        for relay in &message.relays {
+            let (Some(at), Some(reason), "waiting") = (relay.at, &relay.reason, relay.state) else {
+                continue;
+            };
+            if last.as_ref().is_none_or(|last| last.at < at) {
+                last = Some(LastError {
+                    at,
+                    relay: relay.url.clone(),
+                    reason: reason.clone(),
+                    msg_id: message.msg_id.clone(),
+                });
+            }
+        }
+    }
+    Ok(last)
 }
 
 #[cfg(unix)]
@@ -342,7 +397,8 @@ fn directory(snapshot: &Snapshot) -> Result<Vec<KnownSessionView>, TableError> {
         .collect())
 }
 
-fn outbox(snapshot: &Snapshot, all: bool) -> Result<Vec<OutboxView>, TableError> {
+/// Outgoing messages: all, or those that some relay has not answered for good.
+pub(super) fn outbox(snapshot: &Snapshot, all: bool) -> Result<Vec<OutboxView>, TableError> {
     let mut views = vec![];
     if all {
         scan_rows::<OutboxRow>(snapshot, TableId::Outbox, &[], |key, row| {
@@ -363,7 +419,8 @@ fn outbox(snapshot: &Snapshot, all: bool) -> Result<Vec<OutboxView>, TableError>
     Ok(views)
 }
 
-fn outbox_view(seq: Seq, row: &OutboxRow) -> OutboxView {
+/// An outgoing message, without its text.
+pub(super) fn outbox_view(seq: Seq, row: &OutboxRow) -> OutboxView {
     OutboxView {
         seq: seq.0,
         msg_id: row.msg_id.to_string(),
@@ -377,6 +434,7 @@ fn outbox_view(seq: Seq, row: &OutboxRow) -> OutboxView {
         bytes: u64::from(row.len),
         state: row.sent().name(),
         relays: row.relays.iter().map(relay_view).collect(),
+        body: None,
     }
 }
 

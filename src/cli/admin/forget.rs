@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::error::AdminError;
@@ -26,8 +27,8 @@ pub(super) struct Args {
     yes: bool,
 }
 
-#[derive(Serialize)]
-struct Answer {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Answer {
     key: String,
     messages: usize,
 }

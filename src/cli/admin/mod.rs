@@ -18,14 +18,18 @@ mod care;
 mod compact;
 mod confirm;
 mod demo;
+mod doctor;
 mod endpoint;
 mod error;
 mod file;
 mod filter;
+mod find;
 #[cfg(feature = "agent")]
 mod forget;
+mod held;
 #[cfg(feature = "agent")]
 mod import;
+mod inbox;
 mod lines;
 mod links;
 mod listing;
@@ -45,12 +49,14 @@ mod queue;
 mod reader;
 mod repair;
 mod restore;
+mod roster;
 mod rows;
 pub mod schema;
 mod sessions;
 mod stats;
 mod status;
 mod summary;
+mod tasks;
 #[cfg(feature = "agent")]
 mod terminal;
 mod trace;
@@ -80,8 +86,9 @@ const DIFFERS: u8 = 8;
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done
-  1  any other failure; a demonstration that did not prove its point
-  2  wrong arguments; trace: several messages begin so
+  1  any other failure; doctor found something broken; a demonstration that did not
+     prove its point
+  2  wrong arguments; an id that fits several; nobody can be asked and --yes is missing
   4  the store is in use and its owner does not answer
   5  the store was written by a newer version
   6  the store is damaged, or is no store
@@ -109,6 +116,8 @@ struct Args {
 enum Command {
     /// What every store holds, and who uses it
     Status,
+    /// What stands in the way of the stores, and what to do next
+    Doctor,
     /// The records, oldest first
     Log(log::Args),
     /// One message's whole life, across every store; or a task's
@@ -119,10 +128,16 @@ enum Command {
     At(at::AtArgs),
     /// What changed in a store between two points, row by row
     Diff(at::DiffArgs),
-    /// What waits on the bus, by recipient
-    Queue,
-    /// What waits to be sent, by message
+    /// What waits on the bus, by recipient; look into a queue, take mail out of it
+    Queue(queue::Args),
+    /// Who is on the presence board of the bus; take somebody off it
+    Roster(roster::Args),
+    /// What an identity has to send, by message; hurry a message, give one up
     Outbox(outbox::Args),
+    /// What an identity received
+    Inbox(inbox::Args),
+    /// What became of an identity's tasks
+    Tasks(tasks::Args),
     /// Prove that the stores are what their logs say
     Verify,
     /// Let the oldest records go, of a running bus or of a closed store
@@ -158,7 +173,6 @@ enum Command {
     /// The manual as a page for `man`
     Man(manual::ManArgs),
     /// Whose sessions an identity knows; forget one
-    #[command(subcommand)]
     Sessions(sessions::Args),
     /// Erase what was exchanged with a key that is not admitted: messages both ways and all that is
     /// remembered of it
@@ -207,9 +221,19 @@ fn run(args: Args, printer: &mut Printer) -> Result<u8, AdminError> {
         #[cfg(feature = "agent")]
         Command::Peers(peers) => return peers::run(&peers, store, printer).map(|()| printer.code),
         #[cfg(feature = "agent")]
-        Command::Sessions(sessions::Args::Clear(clear)) => {
-            return sessions::clear(&clear, store, printer).map(|()| printer.code);
-        }
+        Command::Sessions(sessions::Args {
+            what: Some(sessions::What::Clear(clear)),
+        }) => return sessions::clear(&clear, store, printer).map(|()| printer.code),
+        #[cfg(feature = "agent")]
+        Command::Outbox(outbox::Args {
+            what: Some(outbox::What::Retry(act)),
+            ..
+        }) => return outbox::act::retry(&act, store, printer).map(|()| printer.code),
+        #[cfg(feature = "agent")]
+        Command::Outbox(outbox::Args {
+            what: Some(outbox::What::Drop(act)),
+            ..
+        }) => return outbox::act::drop(&act, store, printer).map(|()| printer.code),
         #[cfg(feature = "agent")]
         Command::ForgetPeer(forget) => {
             return forget::run(&forget, store, printer).map(|()| printer.code);
@@ -232,16 +256,20 @@ fn run(args: Args, printer: &mut Printer) -> Result<u8, AdminError> {
     let targets = locate::targets(store)?;
     match command {
         Command::Status => status::run(&targets, printer),
+        Command::Doctor => doctor::run(&targets, printer),
         Command::Log(log) => log::run(&log, &targets, printer),
         Command::Trace(trace) => trace::run(&trace, &targets, printer),
         Command::Stats(stats) => stats::run(&stats, &targets, printer),
         Command::At(args) => at::at(&args, &targets, printer),
         Command::Diff(args) => at::diff(&args, &targets, printer),
-        Command::Queue => queue::run(&targets, printer),
+        Command::Queue(args) => queue::run(&args, &targets, printer),
+        Command::Roster(args) => roster::run(&args, &targets, printer),
+        Command::Inbox(args) => inbox::run(&args, &targets, printer),
+        Command::Tasks(args) => tasks::run(&args, &targets, printer),
         Command::Outbox(outbox) => outbox::run(&outbox, &targets, printer),
         Command::Verify => verify::run(&targets, printer),
         Command::Compact(args) => compact::run(&args, &targets, printer),
-        Command::Sessions(_) => sessions::list(&targets, printer),
+        Command::Sessions(args) => sessions::run(&args, &targets, printer),
         Command::Backup(args) => backup::run(&args, &targets, printer),
         Command::Export(args) => lines::export::run(&args, &targets, printer),
         Command::Repair(args) => repair::run(&args, &targets, printer),
@@ -277,11 +305,19 @@ fn each(
     targets: &[Target],
     mut f: impl FnMut(&dyn reader::StoreReader) -> Result<(), AdminError>,
 ) -> Result<u8, AdminError> {
+    each_access(targets, |access| f(access.reader()))
+}
+
+/// As [`each`], for commands that do more than read.
+fn each_access(
+    targets: &[Target],
+    mut f: impl FnMut(&locate::Access) -> Result<(), AdminError>,
+) -> Result<u8, AdminError> {
     let mut code = 0;
     for target in targets {
-        let done = target.open().and_then(|reader| {
-            print::note_source(reader.origin());
-            f(reader.as_ref())
+        let done = target.access().and_then(|access| {
+            print::note_source(access.reader().origin());
+            f(&access)
         });
         match done {
             Ok(()) => {}

@@ -3,11 +3,12 @@
 use std::path::Path;
 
 use clap::Subcommand;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::error::AdminError;
 use super::operator::{Operator, Who};
-use super::print::{Printer, Shown, Style, age, now};
+use super::print::{Id, Printer, Shown, Style, age, now};
 use super::terminal::{Admission, COMPARE, Question, Shell, confirm};
 use crate::agent::ledger::LedgerError;
 use crate::crypto::sign::decode_public_key;
@@ -24,17 +25,26 @@ pub(super) struct Args {
     who: Who,
 
     #[command(subcommand)]
-    what: What,
+    what: Option<What>,
 }
 
 #[derive(Debug, Subcommand)]
 enum What {
     /// Who may write to this identity
     List,
+    /// One peer whole
+    Show(Which),
     /// Let a key write to this identity: asks on the terminal
     Add(Add),
     /// End a peer's right to write: asks on the terminal
     Remove(Remove),
+}
+
+#[derive(Debug, clap::Args)]
+struct Which {
+    /// Its name here, its public key, or the key's fingerprint
+    #[arg(value_name = "PEER", allow_hyphen_values = true)]
+    peer: String,
 }
 
 #[derive(Debug, clap::Args)]
@@ -66,22 +76,22 @@ struct Remove {
     yes: bool,
 }
 
-#[derive(Serialize)]
-struct Listed<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Listed<'a> {
     identity: String,
     peers: Vec<PeerView<'a>>,
 }
 
-#[derive(Serialize)]
-struct PeerView<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct PeerView<'a> {
     petname: &'a str,
     key: String,
     origin: &'static str,
     since: u64,
 }
 
-#[derive(Serialize)]
-struct Changed<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Changed<'a> {
     petname: &'a str,
     key: String,
     changed: bool,
@@ -89,9 +99,10 @@ struct Changed<'a> {
 
 pub(super) fn run(args: &Args, store: Option<&Path>, p: &mut Printer) -> Result<(), AdminError> {
     match &args.what {
-        What::List => list(&Operator::look(&args.who, store)?, p),
-        What::Add(add) => self::add(args, add, store, p),
-        What::Remove(remove) => self::remove(&Operator::open(&args.who, store)?, remove, p),
+        None | Some(What::List) => list(&Operator::look(&args.who, store)?, p),
+        Some(What::Show(which)) => show(&Operator::look(&args.who, store)?, which, p),
+        Some(What::Add(add)) => self::add(args, add, store, p),
+        Some(What::Remove(remove)) => self::remove(&Operator::open(&args.who, store)?, remove, p),
     }
 }
 
@@ -121,6 +132,70 @@ fn list(operator: &Operator, p: &mut Printer) -> Result<(), AdminError> {
         })
         .collect();
     Ok(p.table(&["NAME", "KEY", "BY", "SINCE"], &rows)?)
+}
+
+/// What an identity and one of its peers have to do with each other.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct PeerShown<'a> {
+    identity: String,
+    peer: PeerView<'a>,
+    fingerprint: String,
+    /// Position of the record that admitted it.
+    seq: u64,
+    /// Messages of it that nobody acknowledged.
+    unread: u64,
+    /// Messages to it that no relay has.
+    unsent: u64,
+    /// Sessions of it that were seen announced.
+    sessions: Vec<String>,
+}
+
+fn show(operator: &Operator, which: &Which, p: &mut Printer) -> Result<(), AdminError> {
+    operator.catch_up()?;
+    let peers = operator.read(|s| Ok(query::peers(s)?))?;
+    let peer = find(&peers, &which.peer)?;
+    let shown = operator.read(|s| {
+        let mut unread = 0;
+        for lease in query::leases(s)? {
+            let mails = query::unread(s, &lease.session, usize::MAX)?;
+            unread += mails
+                .iter()
+                .filter(|mail| mail.row.from == peer.key)
+                .count() as u64;
+        }
+        let claims = |known: &query::KnownSession| known.row.claim(&peer.key).is_some();
+        let known = query::directory(s)?;
+        Ok(PeerShown {
+            identity: operator.me.to_string(),
+            peer: view(peer),
+            fingerprint: peer.key.fingerprint().to_string(),
+            seq: peer.seq.0,
+            unread,
+            unsent: query::outbox_totals(s, &peer.key)?.to_recipient as u64,
+            sessions: known
+                .iter()
+                .filter(|known| claims(known))
+                .map(|known| known.session.to_string())
+                .collect(),
+        })
+    })?;
+    if p.json {
+        return Ok(p.json(&shown)?);
+    }
+    p.whole_line(Style::Bold, &peer.petname)?;
+    p.field("key", &peer.key.to_string())?;
+    p.field("fingerprint", &shown.fingerprint)?;
+    let since = age(now(), peer.since.0);
+    p.field(
+        "admitted",
+        &format!("{since} ago, by {}", peer.origin.name()),
+    )?;
+    p.field("record", &shown.seq.to_string())?;
+    p.field("unread", &shown.unread.to_string())?;
+    p.field("unsent", &shown.unsent.to_string())?;
+    let sessions: Vec<String> = shown.sessions.iter().map(|s| Id(s).to_string()).collect();
+    p.field("sessions", &sessions.join(" "))?;
+    Ok(())
 }
 
 fn view(peer: &Peer) -> PeerView<'_> {
@@ -300,10 +375,10 @@ mod tests {
         for key in ["-yJ8", "-abcdefg", "--abcdef"] {
             let line = Line::try_parse_from(["x", "add", "-n", key, "--key", "k"]).unwrap();
             assert!(
-                matches!(line.args.what, What::Add(a) if a.public_key == key && !a.admission.yes)
+                matches!(line.args.what, Some(What::Add(a)) if a.public_key == key && !a.admission.yes)
             );
             let line = Line::try_parse_from(["x", "remove", key, "--key", "k"]).unwrap();
-            assert!(matches!(line.args.what, What::Remove(r) if r.peer == key));
+            assert!(matches!(line.args.what, Some(What::Remove(r)) if r.peer == key));
         }
     }
 }

@@ -107,6 +107,12 @@ pub(super) struct StoreStatus {
     pub(super) head: u64,
     /// When the newest record was written, Unix milliseconds.
     pub(super) head_at: Option<u64>,
+    /// The compaction point: records up to it are gone. 0 while nothing was compacted.
+    pub(super) base: u64,
+    /// Records in the log.
+    pub(super) records: u64,
+    /// Bytes of their frames, estimated.
+    pub(super) log_bytes: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) bus: Option<BusNumbers>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -134,6 +140,12 @@ pub(super) struct Running {
     pub(super) uptime_ms: u64,
     pub(super) commits: u64,
     pub(super) waiters: u64,
+    /// Messages that were refused for want of room (507) since it started.
+    pub(super) refused: u64,
+    /// How long finished records are kept, milliseconds.
+    pub(super) retain_ms: u64,
+    /// Bytes of records that are kept at most.
+    pub(super) retain_bytes: u64,
     pub(super) health: String,
     pub(super) read_only_reason: Option<String>,
 }
@@ -157,7 +169,37 @@ pub(super) struct AgentNumbers {
     pub(super) pushed_out: u64,
     /// Position of the record from which outgoing messages are counted.
     pub(super) counted_from: u64,
+    /// Requests and conflicts that wait for somebody.
+    pub(super) pairing: PairingNumbers,
+    /// Tasks that have not ended.
+    pub(super) open_tasks: u64,
+    /// The newest failure of a relay to take a message that still waits.
+    pub(super) last_error: Option<LastError>,
     pub(super) sessions: Vec<SessionNumbers>,
+}
+
+/// What waits to be paired.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub(super) struct PairingNumbers {
+    /// Keys that ask to be admitted.
+    pub(super) inbound: u64,
+    /// Keys that were asked.
+    pub(super) outbound: u64,
+    /// Acceptances whose name is taken.
+    pub(super) conflicts: u64,
+    /// Keys whose requests are ignored.
+    pub(super) blocked: u64,
+}
+
+/// Why a message still waits.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(super) struct LastError {
+    /// When, Unix milliseconds.
+    pub(super) at: u64,
+    pub(super) relay: String,
+    pub(super) reason: String,
+    /// Id of the message.
+    pub(super) msg_id: String,
 }
 
 /// Numbers of a session.
@@ -194,6 +236,9 @@ pub(super) struct OutboxView {
     /// `pending`, `bus_accepted` or `refused`.
     pub(super) state: &'static str,
     pub(super) relays: Vec<RelayView>,
+    /// The signed message as it is stored, where it was asked for and is there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) body: Option<String>,
 }
 
 /// An outgoing message on one relay.

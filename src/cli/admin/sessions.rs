@@ -4,16 +4,19 @@
 use std::path::Path;
 
 use clap::Subcommand;
-#[cfg(feature = "agent")]
+use schemars::JsonSchema;
 use serde::Serialize;
 
+#[cfg(feature = "agent")]
+use super::confirm;
 use super::error::AdminError;
+use super::find::Named;
 use super::listing::Listing;
 use super::locate::Target;
 #[cfg(feature = "agent")]
 use super::operator::{Operator, Who};
 use super::print::{Id, Printer, Shown, Style, age, now};
-use super::reader::KnownSessionView;
+use super::reader::{KnownSessionView, StoreReader as _};
 #[cfg(feature = "agent")]
 use super::status;
 #[cfg(feature = "agent")]
@@ -29,13 +32,47 @@ const LISTING: Listing = Listing {
 };
 
 /// What to do.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    pub(super) what: Option<What>,
+}
+
 #[derive(Debug, Subcommand)]
-pub(super) enum Args {
+pub(super) enum What {
     /// List the sessions that were seen announced, with the keys that claim each
     List,
+    /// One session whole
+    Show(Show),
     /// Forget sessions, and who claims them: the next key that is seen announcing one owns it
     #[cfg(feature = "agent")]
     Clear(Clear),
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Show {
+    /// Its id, or the beginning of it
+    #[arg(value_name = "SESSION", allow_hyphen_values = true)]
+    session: String,
+}
+
+/// One session that an identity knows.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct SessionShown {
+    /// The store of the identity.
+    store: String,
+    /// The session.
+    session: KnownSessionView,
+}
+
+impl Named for KnownSessionView {
+    fn id(&self) -> &str {
+        &self.session
+    }
+
+    fn seq(&self) -> u64 {
+        0
+    }
 }
 
 /// Which sessions.
@@ -48,6 +85,10 @@ pub(super) struct Clear {
     /// Their ids
     #[arg(value_name = "SESSION", required = true, num_args = 1..=256, value_parser = session)]
     sessions: Vec<SessionId>,
+
+    /// Do not ask
+    #[arg(long, short)]
+    yes: bool,
 }
 
 #[cfg(feature = "agent")]
@@ -56,21 +97,51 @@ fn session(text: &str) -> Result<SessionId, SessionIdError> {
 }
 
 #[cfg(feature = "agent")]
-#[derive(Serialize)]
-struct Cleared {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Cleared {
+    /// How many sessions were known, and are not any more.
     cleared: usize,
 }
 
-pub(super) fn list(targets: &[Target], p: &mut Printer) -> Result<(), AdminError> {
+pub(super) fn run(args: &Args, targets: &[Target], p: &mut Printer) -> Result<(), AdminError> {
+    match &args.what {
+        Some(What::Show(show)) => self::show_whole(show, targets, p),
+        _ => list(targets, p),
+    }
+}
+
+fn show_whole(args: &Show, targets: &[Target], p: &mut Printer) -> Result<(), AdminError> {
+    let (found, _) = LISTING.find(targets, (&args.session, "session"), |f| f.directory())?;
+    let (store, session) = (found.store, found.row);
+    if p.json {
+        return Ok(p.json(&SessionShown { store, session })?);
+    }
+    let now = now();
+    show_one(&session, now, p)?;
+    p.field("store", &store)?;
+    p.field("used", &format!("{} ago", age(now, session.used_at)))?;
+    Ok(())
+}
+
+fn list(targets: &[Target], p: &mut Printer) -> Result<(), AdminError> {
     LISTING.run(targets, p, |reader| reader.directory(), show)
 }
 
 #[cfg(feature = "agent")]
 pub(super) fn clear(args: &Clear, store: Option<&Path>, p: &mut Printer) -> Result<(), AdminError> {
+    let names: Vec<String> = args.sessions.iter().map(ToString::to_string).collect();
+    let question = format!(
+        "{} forgotten, with everybody who claims them: {}. The next key that is seen announcing one \
+         owns it, and gets what is sent to it.",
+        status::count(names.len() as u64, "session"),
+        names.join(", ")
+    );
+    let operator = Operator::open(&args.who, store)?;
+    confirm::agreed(&question, args.yes)?;
     let command = DirectoryCommand::ForgetSessions {
         sessions: args.sessions.clone(),
     };
-    let cleared = Operator::open(&args.who, store)?.forget(&command)?;
+    let cleared = operator.forget(&command)?;
     if p.json {
         return Ok(p.json(&Cleared { cleared })?);
     }

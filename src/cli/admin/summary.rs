@@ -14,6 +14,19 @@ pub(super) fn of(record: &RecordRow) -> String {
         "enqueued" => format!("{} to {}", event.size(), event.route("to")),
         "acked" => event.seqs(),
         "dropped" => format!("{}, {}", event.text("reason"), event.seqs()),
+        "discarded" => format!("by the operator, {}", event.seqs()),
+        "presence_removed" => {
+            format!("{} by the operator", event.count("entries", "session"))
+        }
+        "outbox_dropped" | "outbox_retried" => {
+            format!("{} by {}", event.text("message"), event.text("origin"))
+        }
+        "history_forgotten" => format!(
+            "{} in, {} out, {}",
+            event.count("received", "message"),
+            event.count("sent", "message"),
+            event.count("tasks", "task"),
+        ),
         "announced" | "unregistered" => event.route("entry"),
         "seen" => format!("{} heard of", event.count("entries", "session")),
         "presence_expired" => format!("{} gone", event.count("entries", "session")),

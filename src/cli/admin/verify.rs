@@ -25,7 +25,7 @@ pub(super) struct Answer {
 }
 
 #[derive(Serialize, JsonSchema)]
-struct StoreProof {
+pub(super) struct StoreProof {
     #[serde(flatten)]
     origin: Origin,
     #[serde(flatten)]

@@ -12,7 +12,7 @@ use crate::agent::config::{OperatorFlags, StorePlace};
 use crate::agent::host::HostConfig;
 use crate::agent::mcp::line::quoted;
 use crate::cli::paths;
-use crate::cli::units::duration_ms;
+use crate::cli::units::{duration_ms, size};
 use crate::crypto::hash::sha256;
 use crate::keystore::KeyPermissions;
 use crate::types::id::{PublicKey, SessionId};
@@ -74,6 +74,9 @@ const HEEDED: [(&str, &[&str]); 4] = [
             "codex_bin",
             "notice_patience",
             "consent",
+            "retain",
+            "retain_bytes",
+            "keep_history",
         ],
     ),
 ];
@@ -142,6 +145,20 @@ pub(super) struct Common {
     /// Keep everything in memory: gone when the process ends
     #[arg(long, env = "INTERLINK_MEMORY", value_parser = FalseyValueParser::new(), help_heading = "Store", global = true)]
     pub(super) memory: bool,
+
+    /// How long finished records are kept for the operator's `trace` and `at`. What is not finished
+    /// is kept however old it is. 0 keeps none
+    #[arg(long, value_name = "TIME", env = "INTERLINK_RETAIN", default_value = "7d", value_parser = duration_ms, help_heading = "Store", global = true)]
+    pub(super) retain: u64,
+
+    /// Bytes of records that are kept at most
+    #[arg(long, value_name = "SIZE", env = "INTERLINK_RETAIN_BYTES", default_value = "256MiB", value_parser = size, help_heading = "Store", global = true)]
+    pub(super) retain_bytes: u64,
+
+    /// How long messages are kept after they were read or answered for good, and tasks after they
+    /// ended; at least a day. What is unread or unsent stays
+    #[arg(long, value_name = "TIME", env = "INTERLINK_KEEP_HISTORY", default_value = "90d", value_parser = history, help_heading = "Store", global = true)]
+    pub(super) keep_history: u64,
 
     /// This node's name for itself [default: the first characters of the public key]
     #[arg(
@@ -247,6 +264,16 @@ pub(super) struct Common {
         global = true
     )]
     pub(super) consent: ConsentMode,
+}
+
+/// How long history is kept. Shorter would take answers away from under a conversation.
+fn history(text: &str) -> Result<u64, String> {
+    const DAY_MS: u64 = 86_400_000;
+    let kept = duration_ms(text).map_err(|e| e.to_string())?;
+    if kept < DAY_MS {
+        return Err("history is kept for at least a day".to_owned());
+    }
+    Ok(kept)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::{ApplyError, Projection, UNKNOWN_VERSION};
 use crate::domain::tables::{TableId, Tables, get_row, put_row, scan_rows};
 use crate::event::Recorded;
-use crate::event::bus::{BusEvent, DropReason};
+use crate::event::bus::{BusEvent, DISCARDED, DropReason};
 use crate::types::seq::Seq;
 use crate::types::time::UnixMillis;
 
@@ -39,7 +39,8 @@ struct PendingRowV1 {
     sha256: [u8; 32],
 }
 
-/// Value of table `drops`; the key is one byte: 0 overflow, 1 expired, 2 body lost.
+/// Value of table `drops`; the key is one byte: 0 overflow, 1 expired, 2 body lost,
+/// 3 taken out by the operator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DropsRow {
     /// Messages that left unread for this reason, since the store was made.
@@ -55,14 +56,17 @@ pub enum DropCounter {
     Expired,
     /// The body was missing or damaged.
     BodyLost,
+    /// The operator took it out.
+    Admin,
 }
 
 impl DropCounter {
     /// Every counter with its name.
-    pub const ALL: [(DropCounter, &'static str); 3] = [
+    pub const ALL: [(DropCounter, &'static str); 4] = [
         (DropCounter::Overflow, "overflow"),
         (DropCounter::Expired, "expired"),
         (DropCounter::BodyLost, "body_lost"),
+        (DropCounter::Admin, DISCARDED),
     ];
 
     /// The row's key.
@@ -72,6 +76,7 @@ impl DropCounter {
             DropCounter::Overflow => [0],
             DropCounter::Expired => [1],
             DropCounter::BodyLost => [2],
+            DropCounter::Admin => [3],
         }
     }
 }
@@ -137,6 +142,7 @@ impl Projection<BusEvent> for Pending {
             }
             BusEvent::Acked(e) => remove_all(tables, &e.seqs)?,
             BusEvent::Dropped(e) => remove_all(tables, &e.seqs)?,
+            BusEvent::Discarded(e) => remove_all(tables, &e.seqs)?,
             BusEvent::BodyLost(e) => remove_all(tables, &[e.message])?,
             BusEvent::Announced(_)
             | BusEvent::Seen(_)
@@ -144,6 +150,7 @@ impl Projection<BusEvent> for Pending {
             | BusEvent::PresenceExpired(_)
             | BusEvent::PresenceSigned(_)
             | BusEvent::PresenceForgotten(_)
+            | BusEvent::PresenceRemoved(_)
             | BusEvent::QueueImported(_) => {}
         }
         Ok(())
@@ -187,6 +194,7 @@ impl Projection<BusEvent> for Drops {
                 (counter, e.seqs.len() as u64)
             }
             BusEvent::BodyLost(_) => (DropCounter::BodyLost, 1),
+            BusEvent::Discarded(e) => (DropCounter::Admin, e.seqs.len() as u64),
             BusEvent::Enqueued(_)
             | BusEvent::Acked(_)
             | BusEvent::Announced(_)
@@ -195,6 +203,7 @@ impl Projection<BusEvent> for Drops {
             | BusEvent::PresenceExpired(_)
             | BusEvent::PresenceSigned(_)
             | BusEvent::PresenceForgotten(_)
+            | BusEvent::PresenceRemoved(_)
             | BusEvent::QueueImported(_) => return Ok(()),
         };
         let key = counter.key();
@@ -243,21 +252,26 @@ impl Projection<BusEvent> for Roster {
             BusEvent::Unregistered(e) => {
                 tables.delete(TableId::Roster, e.entry.as_bytes())?;
             }
-            BusEvent::PresenceExpired(e) => {
-                for entry in &e.entries {
-                    tables.delete(TableId::Roster, entry.as_bytes())?;
-                }
-            }
+            BusEvent::PresenceExpired(e) => leave(tables, &e.entries)?,
+            BusEvent::PresenceRemoved(e) => leave(tables, &e.entries)?,
             BusEvent::Enqueued(_)
             | BusEvent::Acked(_)
             | BusEvent::Dropped(_)
             | BusEvent::BodyLost(_)
             | BusEvent::PresenceSigned(_)
             | BusEvent::PresenceForgotten(_)
+            | BusEvent::Discarded(_)
             | BusEvent::QueueImported(_) => {}
         }
         Ok(())
     }
+}
+
+fn leave(tables: &mut dyn Tables, entries: &[String]) -> Result<(), ApplyError> {
+    for entry in entries {
+        tables.delete(TableId::Roster, entry.as_bytes())?;
+    }
+    Ok(())
 }
 
 /// Value of table `presence_times`; the key is the board key's bytes.
@@ -308,6 +322,8 @@ impl Projection<BusEvent> for PresenceTimes {
             | BusEvent::Unregistered(_)
             | BusEvent::PresenceExpired(_)
             | BusEvent::BodyLost(_)
+            | BusEvent::Discarded(_)
+            | BusEvent::PresenceRemoved(_)
             | BusEvent::QueueImported(_) => {}
         }
         Ok(())

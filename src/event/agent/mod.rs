@@ -10,9 +10,11 @@
 //! - `pairing`: how strangers become peers.
 //! - `room`: the events of each of these as a pattern.
 //! - `directory`: whose sessions there are, and what is not to be remembered.
+//! - `care`: what the operator and time do to messages.
 //! - `host`: how a session's host can be woken.
 //! - `import`: what came from another program.
 
+mod care;
 mod directory;
 mod host;
 mod import;
@@ -22,6 +24,7 @@ mod pairing;
 mod policy;
 pub(crate) mod room;
 
+pub use care::{EndedTask, HistoryForgotten, OutboxDropped, OutboxRetried};
 pub use directory::{
     ExpiredDismissed, ForgetReason, PeerForgotten, SessionClosed, SessionsForgotten, SessionsSeen,
     Sighting,
@@ -140,6 +143,10 @@ agent_events!(
     SessionsForgotten,
     ExpiredDismissed,
     PeerForgotten,
+    // The operator, and time.
+    HistoryForgotten,
+    OutboxDropped,
+    OutboxRetried,
     Imported,
 );
 

@@ -24,6 +24,8 @@ macro_rules! outbox_event {
             | $crate::event::agent::AgentEvent::OutboxRefused(_)
             | $crate::event::agent::AgentEvent::OutboxResigned(_)
             | $crate::event::agent::AgentEvent::OutboxRequeued(_)
+            | $crate::event::agent::AgentEvent::OutboxDropped(_)
+            | $crate::event::agent::AgentEvent::OutboxRetried(_)
     };
 }
 /// What came in, and who was told.
@@ -45,6 +47,7 @@ macro_rules! directory_event {
             | $crate::event::agent::AgentEvent::SessionsForgotten(_)
             | $crate::event::agent::AgentEvent::ExpiredDismissed(_)
             | $crate::event::agent::AgentEvent::PeerForgotten(_)
+            | $crate::event::agent::AgentEvent::HistoryForgotten(_)
     };
 }
 /// How strangers become peers. `OutboxRequeued` belongs to the outbox.

@@ -3,6 +3,7 @@
 use interlink::bus::AdminAccess;
 use interlink::store::{Location, OpenOptions};
 use interlink::wire::admin::{AdminFile, Depths, Queues, Records, Status, TableRows, Verification};
+use interlink::wire::operator::{Board, Removed, Waiting, WaitingList};
 use serde_json::json;
 
 use crate::http::{Bus, Conn, Reply};
@@ -116,7 +117,17 @@ fn the_admin_endpoint_is_closed_without_its_token() {
     });
     let closed = Bus::start();
     let mut conn = bus.connect();
-    for path in ["/admin/v1/records", "/admin/v1/status", "/admin/other"] {
+    for path in ["/admin/v1/discard", "/admin/v1/evict"] {
+        conn.post(path, r#"{"to":"b","entry":"k"}"#).is_problem(403);
+    }
+    for path in [
+        "/admin/v1/records",
+        "/admin/v1/status",
+        "/admin/v1/queue?to=b",
+        "/admin/v1/message/1?body=true",
+        "/admin/v1/roster",
+        "/admin/other",
+    ] {
         conn.get(path).is_problem(403);
         for value in ["Bearer x", "Bearer ", "Basic x", &token(), "bearer 5a"] {
             conn.request("GET", path, &[("authorization", value)], None)
@@ -124,6 +135,70 @@ fn the_admin_endpoint_is_closed_without_its_token() {
         }
         ask(&mut closed.connect(), "GET", path).is_problem(403);
     }
+}
+
+#[test]
+fn the_operator_takes_mail_and_sessions_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let bus = Bus::with(|config| {
+        config.admin = Some(AdminAccess {
+            file: dir.path().join("admin"),
+            token: token(),
+        });
+    });
+    let mut conn = bus.connect();
+    for n in 0..3 {
+        conn.send("a#b", json!(n));
+    }
+    conn.post("/announce", r#"{"pubkey":"k"}"#).is_empty(202);
+    let listed: WaitingList = read(&ask(&mut conn, "GET", "/admin/v1/queue?to=a%23b"));
+    let seqs: Vec<u64> = listed.messages.iter().map(|m| m.seq).collect();
+    assert_eq!(seqs, [1, 2, 3]);
+    assert!(listed.messages.iter().all(|m| m.body.is_none()));
+    let page: WaitingList = read(&ask(
+        &mut conn,
+        "GET",
+        "/admin/v1/queue?to=a%23b&from=2&limit=1",
+    ));
+    assert_eq!(page.messages, listed.messages[1..2]);
+    let whole: Waiting = read(&ask(&mut conn, "GET", "/admin/v1/message/3?body=true"));
+    assert_eq!(whole.body.as_deref(), Some("2"));
+    ask(&mut conn, "GET", "/admin/v1/message/4").is_problem(404);
+    ask(&mut conn, "GET", "/admin/v1/message/x").is_problem(400);
+    ask(&mut conn, "GET", "/admin/v1/queue").is_problem(400);
+    ask(&mut conn, "GET", "/admin/v1/discard").is_problem(405);
+
+    let bearer = format!("Bearer {}", token());
+    let wish = |conn: &mut Conn, path: &str, body: &str| {
+        let headers = [
+            ("authorization", bearer.as_str()),
+            ("content-type", "application/json"),
+        ];
+        conn.request("POST", path, &headers, Some(body.as_bytes()))
+    };
+    // A position of another queue, and one that is gone, is nobody's mail.
+    for (body, count) in [
+        (r#"{"to":"x","seq":2}"#, 0),
+        (r#"{"to":"a#b","seq":2}"#, 1),
+        (r#"{"to":"a#b","seq":2}"#, 0),
+        (r#"{"to":"a#b"}"#, 2),
+        (r#"{"to":"a#b"}"#, 0),
+    ] {
+        let removed: Removed = read(&wish(&mut conn, "/admin/v1/discard", body));
+        assert_eq!(removed.count, count, "{body}");
+    }
+    wish(&mut conn, "/admin/v1/discard", r#"{"to":1}"#).is_problem(422);
+    wish(&mut conn, "/admin/v1/discard", "{").is_problem(400);
+    wish(&mut conn, "/admin/v1/discard", r#"{"to":"\u0000"}"#).is_problem(400);
+    let board: Board = read(&ask(&mut conn, "GET", "/admin/v1/roster"));
+    assert_eq!(board.sessions[0].entry, "k");
+    for count in [1, 0] {
+        let removed: Removed = read(&wish(&mut conn, "/admin/v1/evict", r#"{"entry":"k"}"#));
+        assert_eq!(removed.count, count);
+    }
+    let status: Status = read(&conn.get("/status"));
+    assert_eq!((status.messages, status.roster), (0, 0));
+    assert_eq!(status.drops["admin"], 3);
 }
 
 #[test]

@@ -48,7 +48,7 @@ fn a_full_queue_drops_its_oldest_mail_and_says_so() {
     let status = conn.get("/status").json();
     assert_eq!(
         status["drops"],
-        json!({"overflow": 1, "expired": 0, "body_lost": 0})
+        json!({"overflow": 1, "expired": 0, "body_lost": 0, "admin": 0})
     );
     assert_eq!(status["messages"], 3);
     assert_eq!(status["queues"], 2);

@@ -18,7 +18,12 @@ const WORDS: [&str; 7] = [
 ];
 
 /// Records whose `reason` is a word of the program; elsewhere it is a relay's text.
-const REASONS: [&str; 3] = ["dropped", "pair_conflicted", "sessions_forgotten"];
+const REASONS: [&str; 4] = [
+    "dropped",
+    "discarded",
+    "pair_conflicted",
+    "sessions_forgotten",
+];
 
 /// Members with whatever a peer likes.
 const FOREIGN: [&str; 1] = ["announcement"];

@@ -1,5 +1,6 @@
 //! What admits somebody: the operator is asked on the terminal.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::super::error::AdminError;
@@ -24,8 +25,8 @@ fn parse_petname(text: &str) -> Result<Petname, AdminError> {
     })
 }
 
-#[derive(Serialize)]
-struct Accepted<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(in crate::cli::admin) struct Accepted<'a> {
     petname: &'a str,
     key: String,
     changed: bool,

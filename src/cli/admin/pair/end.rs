@@ -1,5 +1,6 @@
 //! What admits nobody: requests that end, keys that are silenced or heard again.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::super::error::AdminError;
@@ -19,8 +20,8 @@ pub(super) enum Simple {
     Unblock,
 }
 
-#[derive(Serialize)]
-struct Done {
+#[derive(Serialize, JsonSchema)]
+pub(in crate::cli::admin) struct Done {
     key: String,
     changed: bool,
 }

@@ -1,18 +1,21 @@
 //! `pair list`.
 
+use std::collections::BTreeSet;
+
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::super::error::AdminError;
 use super::super::operator::Operator;
 use super::super::print::{Printer, Shown, Style, age, now};
-use super::{Books, books};
+use super::{Books, Key, books, pick};
 use crate::domain::projection::agent::Sent;
 use crate::domain::query::agent::Outbound;
 use crate::types::id::PublicKey;
 use crate::types::time::UnixMillis;
 
-#[derive(Serialize)]
-struct Listed {
+#[derive(Serialize, JsonSchema)]
+pub(in crate::cli::admin) struct Listed {
     identity: String,
     inbound: Vec<InboundView>,
     outbound: Vec<OutboundView>,
@@ -20,8 +23,8 @@ struct Listed {
     blocked: Vec<BlockedView>,
 }
 
-#[derive(Serialize)]
-struct InboundView {
+#[derive(Serialize, JsonSchema)]
+pub(in crate::cli::admin) struct InboundView {
     key: String,
     fingerprint: String,
     claimed_name: String,
@@ -30,8 +33,8 @@ struct InboundView {
     since: u64,
 }
 
-#[derive(Serialize)]
-struct OutboundView {
+#[derive(Serialize, JsonSchema)]
+pub(in crate::cli::admin) struct OutboundView {
     key: String,
     fingerprint: String,
     petname: String,
@@ -40,8 +43,8 @@ struct OutboundView {
     since: u64,
 }
 
-#[derive(Serialize)]
-struct ConflictView {
+#[derive(Serialize, JsonSchema)]
+pub(in crate::cli::admin) struct ConflictView {
     key: String,
     fingerprint: String,
     petname: String,
@@ -50,16 +53,39 @@ struct ConflictView {
     since: u64,
 }
 
-#[derive(Serialize)]
-struct BlockedView {
+#[derive(Serialize, JsonSchema)]
+pub(in crate::cli::admin) struct BlockedView {
     key: String,
     since: u64,
 }
 
+/// As [`list`], about one key.
+pub(super) fn show(operator: &Operator, key: &Key, p: &mut Printer) -> Result<(), AdminError> {
+    let mut books = books(operator)?;
+    let text = key.public_key.trim();
+    let all = books.inbound.iter().map(|i| i.key);
+    let all = all.chain(books.outbound.iter().map(|o| o.key));
+    let all = all.chain(books.conflicts.iter().map(|c| c.key));
+    let all: BTreeSet<PublicKey> = all.chain(books.blocked.iter().map(|b| b.key)).collect();
+    let Some(key) = pick(all.into_iter(), text)? else {
+        return Err(AdminError::NobodyAsks {
+            text: text.to_owned(),
+        });
+    };
+    books.inbound.retain(|i| i.key == key);
+    books.outbound.retain(|o| o.key == key);
+    books.conflicts.retain(|c| c.key == key);
+    books.blocked.retain(|b| b.key == key);
+    tell(operator, &books, p)
+}
+
 pub(super) fn list(operator: &Operator, p: &mut Printer) -> Result<(), AdminError> {
-    let books = books(operator)?;
+    tell(operator, &books(operator)?, p)
+}
+
+fn tell(operator: &Operator, books: &Books, p: &mut Printer) -> Result<(), AdminError> {
     if p.json {
-        return Ok(p.json(&listed(operator, &books))?);
+        return Ok(p.json(&listed(operator, books))?);
     }
     let now = now();
     let mut empty = true;

@@ -6,6 +6,10 @@ mod list;
 
 use std::path::Path;
 
+pub(super) use admit::Accepted;
+pub(super) use end::Done;
+pub(super) use list::Listed;
+
 use clap::Subcommand;
 
 use super::error::AdminError;
@@ -15,7 +19,7 @@ use super::terminal::Admission;
 use crate::domain::query::agent::{self as query, Blocked, Conflict, Inbound, Outbound};
 use crate::types::id::PublicKey;
 use end::{Simple, simple};
-use list::list;
+use list::{list, show};
 
 /// What to do.
 #[derive(Debug, clap::Args)]
@@ -24,13 +28,15 @@ pub(super) struct Args {
     who: Who,
 
     #[command(subcommand)]
-    what: What,
+    what: Option<What>,
 }
 
 #[derive(Debug, Subcommand)]
 enum What {
     /// Who asks, who was asked, what conflicts, who is blocked
     List,
+    /// Everything that waits about one key
+    Show(Key),
     /// Admit somebody who asks, and confirm it: asks on the terminal
     Accept(Accept),
     /// Let somebody's request drop; they are not told
@@ -99,12 +105,15 @@ struct Books {
 }
 
 pub(super) fn run(args: &Args, store: Option<&Path>, p: &mut Printer) -> Result<(), AdminError> {
-    if matches!(args.what, What::List) {
-        return list(&Operator::look(&args.who, store)?, p);
-    }
+    let what = match &args.what {
+        None | Some(What::List) => return list(&Operator::look(&args.who, store)?, p),
+        Some(What::Show(key)) => return show(&Operator::look(&args.who, store)?, key, p),
+        Some(what) => what,
+    };
     let operator = Operator::open(&args.who, store)?;
-    match &args.what {
+    match what {
         What::List => list(&operator, p),
+        What::Show(key) => show(&operator, key, p),
         What::Accept(accept) => admit::accept(&operator, accept, p),
         What::Resolve(resolve) => admit::resolve(&operator, resolve, p),
         What::Reject(key) => simple(&operator, key, Simple::Reject, p),
@@ -160,7 +169,7 @@ mod tests {
         for key in ["-yJ8", "-abcdefg", "--abcdef"] {
             for what in ["accept", "reject", "cancel", "block", "unblock"] {
                 let line = Line::try_parse_from(["x", what, key, "--key", "k"]).unwrap();
-                let read = match &line.args.what {
+                let read = match line.args.what.as_ref().unwrap() {
                     What::Accept(a) => &a.public_key,
                     What::Reject(k) | What::Cancel(k) | What::Block(k) | What::Unblock(k) => {
                         &k.public_key
@@ -171,16 +180,16 @@ mod tests {
             }
             let line = Line::try_parse_from(["x", "resolve", key, "-n", "--yes"]).unwrap();
             assert!(
-                matches!(line.args.what, What::Resolve(r) if r.public_key == key && r.admission.yes)
+                matches!(line.args.what, Some(What::Resolve(r)) if r.public_key == key && r.admission.yes)
             );
         }
         for name in ["--key", "-y", "--help"] {
             let line = Line::try_parse_from(["x", "resolve", "--key", "k", "--", "K", name]);
-            assert!(matches!(line.unwrap().args.what, What::Resolve(r) if r.petname == name));
+            assert!(matches!(line.unwrap().args.what, Some(What::Resolve(r)) if r.petname == name));
             let named = format!("--petname={name}");
             let line = Line::try_parse_from(["x", "accept", "K", &named, "--key", "k"]);
             assert!(
-                matches!(line.unwrap().args.what, What::Accept(a) if a.petname.as_deref() == Some(name))
+                matches!(line.unwrap().args.what, Some(What::Accept(a)) if a.petname.as_deref() == Some(name))
             );
         }
     }

@@ -118,7 +118,7 @@ fn note(stamp: &mut Stamp, moment: &Moment<'_>, here: &mut HashMap<Arc<str>, u64
                 stamp.left = None;
             }
         }
-        What::Acked | What::Dropped | What::Expired | What::BodyLost
+        What::Acked | What::Dropped | What::Expired | What::BodyLost | What::Discarded
             if stamp.left.is_none() && stamp.enqueued == here.get(moment.id).copied() =>
         {
             stamp.left = Some(at);

@@ -67,10 +67,14 @@ pub(in super::super) enum State {
     Expired,
     /// It left the bus unread, because its body was missing or damaged.
     BodyLost,
+    /// It left the bus unread, because the operator took it out of its queue.
+    Discarded,
     /// A relay took it; that relay's store is not among these.
     Accepted,
     /// Every relay refused it.
     Refused,
+    /// The operator gave it up before a relay had it.
+    GivenUp,
     /// It waits to be sent.
     Queued,
     /// Only hints of it are left.

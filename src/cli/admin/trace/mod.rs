@@ -67,6 +67,10 @@ pub(super) enum What {
     Accepted,
     /// A relay refused it for good.
     Refused,
+    /// The operator wanted it to be tried at once.
+    Retried,
+    /// The operator gave it up on every relay that had not answered for good.
+    GivenUp,
     /// A reader fetched it from the bus.
     Fetched,
     /// It came too late and is listed as expired.
@@ -85,6 +89,8 @@ pub(super) enum What {
     Expired,
     /// It left the bus unread: its body was missing or damaged.
     BodyLost,
+    /// It left the bus unread: the operator took it out of its queue.
+    Discarded,
     /// A notice could not be handed to the host.
     NotifyFailed,
     /// A notice that speaks for it was handed to the host.
@@ -97,9 +103,20 @@ pub(super) enum What {
     Dismissed,
     /// It was erased on the operator's wish.
     Erased,
+    /// It had ended long ago and left the store.
+    Forgotten,
 }
 
 impl What {
+    /// How a message leaves a bus.
+    pub(super) const LEAVES_BUS: [What; 5] = [
+        What::Acked,
+        What::Dropped,
+        What::Expired,
+        What::BodyLost,
+        What::Discarded,
+    ];
+
     /// The word that people and scripts see.
     pub(super) const fn name(self) -> &'static str {
         match self {
@@ -111,6 +128,8 @@ impl What {
             What::Enqueued => "enqueued",
             What::Accepted => "accepted",
             What::Refused => "refused",
+            What::Retried => "retried",
+            What::GivenUp => "given_up",
             What::Fetched => "fetched",
             What::Late => "late",
             What::Received => "received",
@@ -120,12 +139,14 @@ impl What {
             What::Dropped => "dropped",
             What::Expired => "expired",
             What::BodyLost => "body_lost",
+            What::Discarded => "discarded",
             What::NotifyFailed => "notify_failed",
             What::Notified => "notified",
             What::Superseded => "superseded",
             What::Read => "read",
             What::Dismissed => "dismissed",
             What::Erased => "erased",
+            What::Forgotten => "forgotten",
         }
     }
 

@@ -237,7 +237,7 @@ fn durations(life: &Life) -> Durations {
     };
     let arrived = life.first(What::Enqueued);
     let left = arrived.and_then(|arrived| {
-        let ends = [What::Acked, What::Dropped, What::Expired, What::BodyLost];
+        let ends = What::LEAVES_BUS;
         let mut steps = life.steps.iter();
         steps.find(|step| step.store == arrived.store && ends.contains(&step.step))
     });

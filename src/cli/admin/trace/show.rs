@@ -66,6 +66,8 @@ pub(in super::super) fn said(step: &Step) -> String {
         What::Enqueued => "enqueued: on the bus's disk",
         What::Accepted => "accepted",
         What::Refused => "refused",
+        What::Retried => "to be tried at once, by the operator",
+        What::GivenUp => "given up by the operator, where no relay had answered",
         What::Fetched => "fetched",
         What::Late => "came too late: listed as expired",
         What::Received => "received: passed the gate, stored, unread",
@@ -75,12 +77,14 @@ pub(in super::super) fn said(step: &Step) -> String {
         What::Dropped => "dropped unread: the queue was full",
         What::Expired => "dropped unread: it waited too long",
         What::BodyLost => "dropped unread: its body was lost",
+        What::Discarded => "dropped unread by the operator",
         What::NotifyFailed => "a notice did not reach the host",
         What::Notified => "notified: the host took a notice",
         What::Superseded => "superseded",
         What::Read => "read: acknowledged by its reader",
         What::Dismissed => "put away by its reader",
         What::Erased => "erased by the operator",
+        What::Forgotten => "let go of: it had ended long ago",
     }
     .to_owned();
     if step.inferred {
@@ -113,9 +117,13 @@ fn steps(life: &Life, p: &mut Printer) -> Result<(), AdminError> {
             day = today;
         }
         let style = match step.step {
-            What::Dropped | What::Expired | What::BodyLost | What::Refused | What::Late => {
-                Style::Bad
-            }
+            What::Dropped
+            | What::Expired
+            | What::BodyLost
+            | What::Discarded
+            | What::Refused
+            | What::GivenUp
+            | What::Late => Style::Bad,
             What::Read => Style::Good,
             _ => Style::Plain,
         };

@@ -264,6 +264,8 @@ impl Walk<'_> {
             "outbox_attempted" => self.of_sent(record, What::Attempted),
             "outbox_accepted" => self.of_sent(record, What::Accepted),
             "outbox_refused" => self.of_sent(record, What::Refused),
+            "outbox_retried" => self.of_sent(record, What::Retried),
+            "outbox_dropped" => self.of_sent(record, What::GivenUp),
             "outbox_resigned" => self.of_sent(record, What::Resigned),
             "outbox_requeued" => self.of_sent(record, What::Requeued),
             "enqueued" => {
@@ -282,6 +284,11 @@ impl Walk<'_> {
                 };
                 for id in take(&mut self.queued, &numbers(event, "seqs")) {
                     self.say(record, &id, what);
+                }
+            }
+            "discarded" => {
+                for id in take(&mut self.queued, &numbers(event, "seqs")) {
+                    self.say(record, &id, What::Discarded);
                 }
             }
             "body_lost" => {
@@ -314,11 +321,15 @@ impl Walk<'_> {
                     }
                 }
             }
-            "peer_forgotten" => {
+            "peer_forgotten" | "history_forgotten" => {
+                let what = match record.kind.as_str() {
+                    "peer_forgotten" => What::Erased,
+                    _ => What::Forgotten,
+                };
                 let sent = take(&mut self.sent, &numbers(event, "sent"));
                 let mail = take(&mut self.mail, &numbers(event, "received"));
                 for id in sent.into_iter().chain(mail) {
-                    self.say(record, &id, What::Erased);
+                    self.say(record, &id, what);
                 }
             }
             _ => {

@@ -102,7 +102,7 @@ fn state(life: &Life) -> State {
         .iter()
         .filter(|step| step.step == What::Enqueued)
         .any(|arrived| {
-            let ends = [What::Acked, What::Dropped, What::Expired, What::BodyLost];
+            let ends = What::LEAVES_BUS;
             let mut steps = life.steps.iter();
             !steps.any(|step| step.store == arrived.store && ends.contains(&step.step))
         });
@@ -122,7 +122,9 @@ fn state(life: &Life) -> State {
         () if has(What::Dropped) => State::Dropped,
         () if has(What::Expired) => State::Expired,
         () if has(What::BodyLost) => State::BodyLost,
+        () if has(What::Discarded) => State::Discarded,
         () if has(What::Accepted) => State::Accepted,
+        () if has(What::GivenUp) => State::GivenUp,
         () if !life.relays.is_empty() && life.relays.iter().all(refused) => State::Refused,
         () if has(What::Queued) => State::Queued,
         () => State::Unknown,
@@ -161,6 +163,8 @@ fn verdict(life: &Life) -> String {
         State::Dropped => "dropped by the bus unread: the queue was full".to_owned(),
         State::Expired => "dropped by the bus unread: it waited too long".to_owned(),
         State::BodyLost => "lost: its body was missing or damaged".to_owned(),
+        State::Discarded => "taken out of its queue unread, by the operator".to_owned(),
+        State::GivenUp => "given up by the operator; no relay had it".to_owned(),
         State::Accepted => {
             "accepted by a relay whose store is not among those that were read".to_owned()
         }

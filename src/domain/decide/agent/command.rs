@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::care::CareCommand;
 use super::directory::DirectoryCommand;
 use super::host::HostCommand;
 use super::import::ImportCommand;
@@ -340,6 +341,8 @@ pub enum AgentCommand {
     Pairing(PairingCommand),
     /// What is remembered of others, and what is not to be any more.
     Directory(DirectoryCommand),
+    /// What the operator and time do to messages.
+    Care(CareCommand),
     /// Take over another program's state. Answer: [`AgentReply::TakenOver`].
     Import(ImportCommand),
 }

@@ -6,6 +6,7 @@
 //! to the outbox carries no lease: any sibling may drain the outbox of a session that died, and
 //! answers of relays that arrive twice change nothing the second time.
 
+mod care;
 mod command;
 mod directory;
 mod host;
@@ -24,6 +25,7 @@ mod tests;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
+pub use care::CareCommand;
 pub use command::*;
 pub use directory::DirectoryCommand;
 pub use host::HostCommand;
@@ -170,6 +172,7 @@ impl Domain for Agent {
             }
             AgentCommand::Pairing(command) => pairing::decide(view, command),
             AgentCommand::Directory(command) => directory::decide(tables, command),
+            AgentCommand::Care(command) => care::decide(tables, command),
             AgentCommand::Import(command) => import::decide(view, command),
         }
     }
@@ -198,6 +201,7 @@ impl Domain for Agent {
             AgentEvent::OutboxResigned(e) => std::slice::from_ref(&e.replaced),
             AgentEvent::OutboxRequeued(e) => std::slice::from_ref(&e.replaced),
             AgentEvent::PeerForgotten(e) => &e.bodies,
+            AgentEvent::HistoryForgotten(e) => &e.bodies,
             _ => &[],
         }
     }
@@ -272,6 +276,7 @@ fn lease_of(command: &AgentCommand) -> Option<&Lease> {
         | AgentCommand::Resign { .. }
         | AgentCommand::ForgetReplay { .. }
         | AgentCommand::Directory(_)
+        | AgentCommand::Care(_)
         | AgentCommand::Import(_) => None,
     }
 }

@@ -1,3 +1,4 @@
+mod care;
 mod directory;
 mod host;
 mod import;

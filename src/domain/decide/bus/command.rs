@@ -124,6 +124,20 @@ pub enum BusCommand {
         /// Bound on the work of one transaction.
         max: usize,
     },
+    /// Take messages out of a queue, on the operator's wish.
+    Discard {
+        /// Queue name.
+        to: String,
+        /// The message; `None` is the oldest ones.
+        seq: Option<Seq>,
+        /// Bound on the work of one transaction.
+        max: usize,
+    },
+    /// Take a session off the board, on the operator's wish.
+    Evict {
+        /// Board key.
+        entry: String,
+    },
     /// Give up a message whose body is gone or damaged.
     LoseBody {
         /// Position of the message.
@@ -159,6 +173,11 @@ pub enum BusReply {
     },
     /// The wish is fulfilled; nothing more to say.
     Done,
+    /// Things were taken away by hand.
+    Removed {
+        /// How many.
+        count: usize,
+    },
     /// Things were removed for their age.
     Expired {
         /// How many.

@@ -3,6 +3,7 @@
 mod command;
 mod import;
 mod index;
+mod operator;
 mod presence;
 
 use std::collections::BTreeSet;
@@ -131,6 +132,8 @@ impl Domain for Bus {
             BusCommand::ExpireMessages { before, max } => {
                 expire_messages(view.index, *before, *max)
             }
+            BusCommand::Discard { to, seq, max } => operator::discard(view.index, to, *seq, *max),
+            BusCommand::Evict { entry } => operator::evict(view.index, entry),
             BusCommand::LoseBody { seq } => {
                 let events = match view.index.recipient(*seq) {
                     Some(_) => vec![BusEvent::BodyLost(BodyLost { message: *seq })],
@@ -206,6 +209,12 @@ impl Domain for Bus {
             }
             BusEvent::Acked(e) => e.seqs.iter().for_each(|seq| index.remove(*seq)),
             BusEvent::Dropped(e) => e.seqs.iter().for_each(|seq| index.remove(*seq)),
+            BusEvent::Discarded(e) => e.seqs.iter().for_each(|seq| index.remove(*seq)),
+            BusEvent::PresenceRemoved(e) => {
+                e.entries
+                    .iter()
+                    .for_each(|entry| index.presence.leave(entry));
+            }
             BusEvent::BodyLost(e) => index.remove(e.message),
             BusEvent::Announced(e) => {
                 let bytes = e.announcement.len();
@@ -257,6 +266,7 @@ impl Domain for Bus {
         match event {
             BusEvent::Acked(e) => &e.seqs,
             BusEvent::Dropped(e) => &e.seqs,
+            BusEvent::Discarded(e) => &e.seqs,
             BusEvent::BodyLost(e) => std::slice::from_ref(&e.message),
             _ => &[],
         }

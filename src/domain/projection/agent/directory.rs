@@ -103,6 +103,9 @@ impl Projection<AgentEvent> for Directory {
             | AgentEvent::OutboxRefused(_)
             | AgentEvent::OutboxResigned(_)
             | AgentEvent::OutboxRequeued(_)
+            | AgentEvent::OutboxDropped(_)
+            | AgentEvent::OutboxRetried(_)
+            | AgentEvent::HistoryForgotten(_)
             | AgentEvent::ExpiredDismissed(_)
             | AgentEvent::PeerForgotten(_)
             | AgentEvent::HostChanged(_) => Ok(()),

@@ -76,6 +76,7 @@ impl Projection<AgentEvent> for PeersHeld {
             | AgentEvent::SessionClosed(_)
             | AgentEvent::SessionsForgotten(_)
             | AgentEvent::ExpiredDismissed(_)
+            | AgentEvent::HistoryForgotten(_)
             | AgentEvent::HostChanged(_)
             | AgentEvent::Imported(_) => {}
         }

@@ -119,6 +119,7 @@ impl Projection<AgentEvent> for Mailbox {
             AgentEvent::Received(e) => receive(tables, rec.seq, rec.at, e),
             AgentEvent::Acknowledged(e) => acknowledge(tables, rec.at, e),
             AgentEvent::PeerForgotten(e) => forget(tables, e),
+            AgentEvent::HistoryForgotten(e) => forget_history(tables, &e.received),
             policy_event!()
             | outbox_event!()
             | pairing_event!()
@@ -253,6 +254,38 @@ fn forget(tables: &mut dyn Tables, e: &PeerForgotten) -> Result<(), ApplyError> 
     Ok(())
 }
 
+fn forget_history(tables: &mut dyn Tables, seqs: &[Seq]) -> Result<(), ApplyError> {
+    for seq in seqs {
+        let row: Option<MailRow> = get_row(tables, TableId::Mailbox, &seq.to_key())?;
+        let Some(row) = row.filter(|row| !row.is_unread()) else {
+            return inconsistent("old message is not in the mailbox, or is unread");
+        };
+        tables.delete(TableId::Mailbox, &seq.to_key())?;
+        tables.delete(TableId::MailboxByMsg, &key::mail(&row.from, &row.msg_id))?;
+        forget_task(tables, *seq, &row)?;
+    }
+    Ok(())
+}
+
+/// A task does not refer to what is gone.
+fn forget_task(tables: &mut dyn Tables, seq: Seq, row: &MailRow) -> Result<(), ApplyError> {
+    let Some(task_id) = &row.task_id else {
+        return Ok(());
+    };
+    let key = key::task(&row.session, &row.from, row.reply_to.as_ref(), task_id);
+    let Some(mut task) = get_row::<TaskRow>(tables, TableId::MailboxTasks, &key)? else {
+        return Ok(());
+    };
+    task.ended = task.ended.filter(|ended| *ended != seq);
+    task.update = task.update.filter(|update| update.seq != seq);
+    if task == TaskRow::default() {
+        tables.delete(TableId::MailboxTasks, &key)?;
+    } else {
+        put_row(tables, TableId::MailboxTasks, &key, &task)?;
+    }
+    Ok(())
+}
+
 /// Value of table `routes`; the key is (our session, the peer's key).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RouteRow {
@@ -310,6 +343,7 @@ impl Projection<AgentEvent> for Routes {
             | AgentEvent::SessionsForgotten(_)
             | AgentEvent::ExpiredDismissed(_)
             | AgentEvent::PeerForgotten(_)
+            | AgentEvent::HistoryForgotten(_)
             | AgentEvent::HostChanged(_) => {}
         }
         Ok(())

@@ -6,9 +6,7 @@ use super::{ApplyError, Projection, SeqRow, inconsistent};
 use crate::domain::tables::{TableId, Tables, get_row, put_row};
 use crate::event::Recorded;
 use crate::event::agent::room::{mailbox_event, pairing_event, policy_event};
-use crate::event::agent::{
-    AgentEvent, AttemptError, MailKind, MailStatus, OutboxQueued, PeerForgotten,
-};
+use crate::event::agent::{AgentEvent, AttemptError, MailKind, MailStatus, OutboxQueued};
 use crate::types::id::{MsgId, PublicKey, SessionId};
 use crate::types::seq::Seq;
 use crate::types::time::UnixMillis;
@@ -23,6 +21,9 @@ pub struct Failure {
     /// When.
     pub at: UnixMillis,
 }
+
+/// Why a relay does not get a message that the operator gave up.
+const DROPPED: &str = "given up by the operator";
 
 /// State of a message on one relay.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -194,6 +195,13 @@ impl OutboxRow {
         self.relays.iter().find(|r| r.url == url).map(|r| &r.state)
     }
 
+    fn each_waiting(&mut self, mut f: impl FnMut(&mut RelayState)) {
+        let waits = |relay: &&mut RelayRow| matches!(relay.state, RelayState::Waiting { .. });
+        for relay in self.relays.iter_mut().filter(waits) {
+            f(&mut relay.state);
+        }
+    }
+
     fn set(&mut self, url: &str, state: RelayState) {
         match self.relays.iter_mut().find(|r| r.url == url) {
             Some(relay) => relay.state = state,
@@ -288,7 +296,24 @@ impl Projection<AgentEvent> for Outbox {
                 row.sha256 = e.sha256;
                 row.relays = untried(&e.relays);
             }),
-            AgentEvent::PeerForgotten(e) => forget(tables, e),
+            AgentEvent::OutboxDropped(e) => change(tables, e.message, |row| {
+                row.each_waiting(|state| {
+                    *state = RelayState::Refused {
+                        at: rec.at,
+                        status: 0,
+                        reason: DROPPED.to_owned(),
+                    };
+                });
+            }),
+            AgentEvent::OutboxRetried(e) => change(tables, e.message, |row| {
+                row.each_waiting(|state| {
+                    if let RelayState::Waiting { next_at, .. } = state {
+                        *next_at = rec.at;
+                    }
+                });
+            }),
+            AgentEvent::PeerForgotten(e) => forget(tables, &e.sent),
+            AgentEvent::HistoryForgotten(e) => forget(tables, &e.sent),
             policy_event!()
             | mailbox_event!()
             | pairing_event!()
@@ -331,8 +356,8 @@ fn put(tables: &mut dyn Tables, message: Seq, row: &OutboxRow) -> Result<(), App
     Ok(())
 }
 
-fn forget(tables: &mut dyn Tables, e: &PeerForgotten) -> Result<(), ApplyError> {
-    for seq in &e.sent {
+fn forget(tables: &mut dyn Tables, sent: &[Seq]) -> Result<(), ApplyError> {
+    for seq in sent {
         let row: Option<OutboxRow> = get_row(tables, TableId::Outbox, &seq.to_key())?;
         let Some(row) = row else {
             return inconsistent("erased message is not in the outbox");

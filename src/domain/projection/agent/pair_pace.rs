@@ -72,6 +72,7 @@ impl Projection<AgentEvent> for PairPace {
             | AgentEvent::SessionClosed(_)
             | AgentEvent::SessionsForgotten(_)
             | AgentEvent::ExpiredDismissed(_)
+            | AgentEvent::HistoryForgotten(_)
             | AgentEvent::PairRequested(_)
             | AgentEvent::PairRequestEnded(_)
             | AgentEvent::PairConflicted(_)

@@ -185,6 +185,7 @@ impl Projection<AgentEvent> for Pairing {
             | AgentEvent::SessionClosed(_)
             | AgentEvent::SessionsForgotten(_)
             | AgentEvent::ExpiredDismissed(_)
+            | AgentEvent::HistoryForgotten(_)
             | AgentEvent::PairNewsSeen(_)
             | AgentEvent::ConsentDeclined(_)
             | AgentEvent::HostChanged(_) => Ok(()),
@@ -410,6 +411,7 @@ impl Projection<AgentEvent> for PairNews {
             | AgentEvent::SessionClosed(_)
             | AgentEvent::SessionsForgotten(_)
             | AgentEvent::ExpiredDismissed(_)
+            | AgentEvent::HistoryForgotten(_)
             | AgentEvent::PairRequested(_)
             | AgentEvent::KnockAnswered(_)
             | AgentEvent::KeyBlocked(_)

@@ -176,6 +176,7 @@ impl Projection<AgentEvent> for Expired {
             | AgentEvent::SessionClosed(_)
             | AgentEvent::SessionsForgotten(_)
             | AgentEvent::PeerForgotten(_)
+            | AgentEvent::HistoryForgotten(_)
             | AgentEvent::HostChanged(_) => Ok(()),
         }
     }

@@ -13,7 +13,7 @@ use super::directory::forget_keyed;
 use super::{ApplyError, Projection, key};
 use crate::domain::tables::{TableError, TableId, Tables, get_row, put_row, scan_rows};
 use crate::event::Recorded;
-use crate::event::agent::room::{directory_event, pairing_event, policy_event};
+use crate::event::agent::room::{pairing_event, policy_event};
 use crate::event::agent::{AgentEvent, MailKind, MailStatus};
 use crate::types::id::{PublicKey, SessionId};
 use crate::types::limit::MAX_TASKS_PER_SESSION;
@@ -174,14 +174,27 @@ impl Projection<AgentEvent> for Tasks {
                 _ => Ok(()),
             },
             AgentEvent::PeerForgotten(e) if e.last => forget_keyed(tables, TableId::Tasks, &e.key),
+            AgentEvent::HistoryForgotten(e) => {
+                for task in &e.tasks {
+                    let key = key::task_of(&task.session, &task.peer, &task.task_id);
+                    tables.delete(TableId::Tasks, &key)?;
+                }
+                Ok(())
+            }
             policy_event!()
-            | directory_event!()
+            | AgentEvent::SessionsSeen(_)
+            | AgentEvent::SessionClosed(_)
+            | AgentEvent::SessionsForgotten(_)
+            | AgentEvent::ExpiredDismissed(_)
+            | AgentEvent::PeerForgotten(_)
             | pairing_event!()
             | AgentEvent::OutboxAttempted(_)
             | AgentEvent::OutboxAccepted(_)
             | AgentEvent::OutboxRefused(_)
             | AgentEvent::OutboxResigned(_)
             | AgentEvent::OutboxRequeued(_)
+            | AgentEvent::OutboxDropped(_)
+            | AgentEvent::OutboxRetried(_)
             | AgentEvent::ReceivedExpired(_)
             | AgentEvent::Acknowledged(_)
             | AgentEvent::NoticeChanged(_)

@@ -94,19 +94,51 @@ pub fn tasks(tables: &dyn TableReader, session: &SessionId) -> Result<Vec<Task>,
     Ok(tasks)
 }
 
+/// Visits the tasks of every session, by session.
+///
+/// # Errors
+///
+/// [`TableError`], also when the visitor fails.
+pub fn each_task(
+    tables: &dyn TableReader,
+    mut visit: impl FnMut(SessionId, Task) -> Result<ControlFlow<()>, TableError>,
+) -> Result<(), TableError> {
+    let malformed = || TableError::Key {
+        table: TableId::Tasks.name(),
+    };
+    scan_rows::<TaskInfoRow>(tables, TableId::Tasks, &[], |row_key, row| {
+        let (session, rest) = text(row_key).ok_or_else(malformed)?;
+        let session = SessionId::parse(&session).map_err(|_| malformed())?;
+        let (peer, task_id) = parts(rest).ok_or_else(malformed)?;
+        visit(session, Task { peer, task_id, row })
+    })
+}
+
 /// Key and task id behind the session in a key of table `tasks`.
 fn parts(rest: &[u8]) -> Option<(PublicKey, String)> {
     let (peer, id) = rest.split_first_chunk::<32>()?;
-    let id = id.strip_suffix(&[0, 0])?;
-    let mut plain = Vec::with_capacity(id.len());
-    let mut bytes = id.iter();
-    while let Some(byte) = bytes.next() {
-        plain.push(*byte);
-        if *byte == 0 {
-            bytes.next();
+    let (id, end) = text(id)?;
+    end.is_empty().then(|| (PublicKey::from_bytes(*peer), id))
+}
+
+/// A self-delimiting text at the beginning of a key, and what follows it.
+fn text(key: &[u8]) -> Option<(String, &[u8])> {
+    let mut plain = vec![];
+    let mut rest = key;
+    loop {
+        match rest {
+            [0, 0, end @ ..] => return Some((String::from_utf8(plain).ok()?, end)),
+            [0, 0xFF, more @ ..] => {
+                plain.push(0);
+                rest = more;
+            }
+            [0, ..] | [] => return None,
+            [byte, more @ ..] => {
+                plain.push(*byte);
+                rest = more;
+            }
         }
     }
-    Some((PublicKey::from_bytes(*peer), String::from_utf8(plain).ok()?))
 }
 
 /// What became of a task.

@@ -10,7 +10,9 @@ mod outbox;
 mod pairing;
 mod policy;
 
-pub use directory::{KnownSession, Task, directory, directory_entry, task, tasks, unused_sessions};
+pub use directory::{
+    KnownSession, Task, directory, directory_entry, each_task, task, tasks, unused_sessions,
+};
 pub use hosts::host;
 pub use mailbox::{
     Line, Mail, MailState, UnreadTotals, With, conversation, expired, find_mail, floor, is_seen,
