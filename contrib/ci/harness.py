@@ -127,10 +127,11 @@ class Lab:
 class Identity:
     """A key and the folder of the agent that holds it."""
 
-    def __init__(self, folder, path, public):
+    def __init__(self, folder, path, public, peers=None):
         self.folder, self.path, self.public = folder, path, public
-        self.peers = folder / "peers.json"
-        self.trust({})
+        self.peers = peers or folder / "peers.json"
+        if peers is None:
+            self.trust({})
 
     def trust(self, peers):
         """Writes the allowlist: petname -> Identity."""

@@ -4,17 +4,19 @@
 Each case sends signed messages both ways through real processes and asks for the whole life of
 each: it arrives with its text and its task fields, it is listed exactly once, it leaves the
 sender's outbox, and acknowledging empties the mailbox. Then strangers pair, tasks go through their
-states, and messages find their way over two relays of which one dies.
+states, and messages find their way over two relays of which one dies. At last one side moves house: its
+state, left behind by a kill, is taken over by ours.
 """
 
 import argparse
 import json
+import subprocess
 import sys
 import time
 import urllib.request
 from pathlib import Path
 
-from harness import Agent, CheckFailed, Lab, receipts, sent_id, texts, wait_until
+from harness import Agent, CheckFailed, Identity, Lab, receipts, sent_id, texts, wait_until
 
 # Composed and decomposed letters, an astral character, quotes and backslashes: what a careless
 # codec would normalise or escape, and with it break the signature.
@@ -42,6 +44,7 @@ TWO_RELAYS = [
     ("two relays, ours and public: ours with public", None, ("ours", "public")),
     ("two relays, ours and public: ours with ours", None, ("ours", "ours")),
 ]
+MOVES = [("moving house: the public program's state, taken over by ours", "public", ("public", "public"))]
 CONTROL = ("public <-> public over the public bus (control)", "public", ("public", "public"))
 
 
@@ -209,6 +212,76 @@ def run_two_relays(case, programs):
         leave(agents)
 
 
+def run_move(case, programs):
+    """A public agent and bus die with mail unread, on the bus, and with pairing under way; ours goes on."""
+    with Lab("interop") as lab:
+        public, ours = programs["public"], programs["ours"]
+        bus = lab.bus(public / "interlink-bus")
+        sender, mover = friends(lab, programs, case[2], bus.url)
+        stranger = lab.identity(public / "interlink-keygen", "stranger")
+        knocker = Agent(lab, public / "interlink-mcp", stranger, bus.url, "sess-stranger", name="stranger")
+        for agent in (sender, mover, knocker):
+            wait_until(f"{agent.session} is announced", lambda a=agent: a.session in roster(bus))
+        read, _ = say(sender, mover, text="read before the move")
+        mover.tool("acknowledge_messages", messages=[{"sender": sender.identity.public, "msg_id": read}])
+        unread, _ = say(sender, mover, text="unread at the move")
+        knocker.tool("request_pair", target=mover.identity.public)
+        wait_until(
+            "the request is there",
+            lambda: stranger.public in texts(mover.tool("list_pair_requests")),
+        )
+        mover.process.kill()
+        mover.process.wait()
+        waits = sent_id(sender.tool("send_message", to="other", session=mover.session, text="on the bus"))
+        wait_until("it is on the bus", lambda: waits not in texts(sender.tool("list_pending")))
+        bus.kill()
+
+        old = mover.identity.folder / "state" / "interlink"
+        before = {path: path.read_bytes() for path in old.rglob("*") if path.is_file()}
+        home = lab.folder / "new"
+        store = home / "state" / "interlink" / "bus.redb"
+
+        def take_over(*more):
+            done = subprocess.run(
+                [
+                    ours / "interlink-admin", "import", "--json", "--key", str(mover.identity.path),
+                    "--peers", str(mover.identity.peers), "--from-interlink", str(old),
+                    "--from-bus", str(bus.database), *more,
+                ],
+                capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
+                env=lab.environment(home), check=False,
+            )
+            if done.returncode != 0:
+                raise CheckFailed(f"import ended with {done.returncode}: {done.stdout}{done.stderr}")
+            told = json.loads(done.stdout)
+            return {part["name"]: part["taken"] for part in told["parts"] if part["taken"]}
+
+        wanted = {"sessions": 2, "mail": 2, "knocks": 1, "queues": 1}
+        expect("what would be taken over", take_over("--dry-run"), wanted)
+        expect("a dry run makes no store", store.exists(), False)
+        expect("what is taken over", take_over("--yes"), wanted)
+        expect("the second time", take_over("--yes"), {})
+        after = {path: path.read_bytes() for path in old.rglob("*") if path.is_file()}
+        expect("the old folder is as it was", after, before)
+
+        bus.program, bus.database = ours / "interlink-bus", store
+        bus.start()
+        there = mover.identity
+        here = Identity(home, there.path, there.public, there.peers)
+        moved = Agent(lab, ours / "interlink-mcp", here, bus.url, mover.session)
+        result = listed(moved, waits)
+        expect("unread, in order", [m for _, m in receipts(result)], [unread, waits])
+        for text in ("unread at the move", "on the bus"):
+            if text not in texts(result):
+                raise CheckFailed(f"{text!r} is not in {texts(result)!r}")
+        if stranger.public not in texts(moved.tool("list_pair_requests")):
+            raise CheckFailed("the stranger's request is gone")
+        exchange_after = say(sender, moved, text="after the move")
+        if "after the move" not in exchange_after[1]:
+            raise CheckFailed(f"not there: {exchange_after[1]!r}")
+        leave([moved, sender, knocker])
+
+
 def roster(bus):
     with urllib.request.urlopen(f"{bus.url}/roster", timeout=5) as answer:
         return answer.read().decode()
@@ -234,13 +307,15 @@ def main():
     parser.add_argument("--ours", type=Path, required=True, help="folder of our programs")
     parser.add_argument("--public", type=Path, required=True, help="folder of the public programs")
     parser.add_argument("--control", action="store_true", help="the public programs alone")
+    parser.add_argument("--case", default="", help="only the cases with this text in their names")
     options = parser.parse_args()
     programs = {"ours": options.ours.resolve(), "public": options.public.resolve()}
     passed = failed = 0
     kinds = [
         (run, [CONTROL, *CASES]), (run_pairing, PAIRINGS), (run_work, WORK), (run_two_relays, TWO_RELAYS),
+        (run_move, MOVES),
     ]
-    cases = [(step, case) for step, these in kinds for case in these]
+    cases = [(step, case) for step, these in kinds for case in these if options.case in case[0]]
     for step, case in cases[:1] if options.control else cases:
         began = time.monotonic()
         try:

@@ -23,30 +23,46 @@
 //! that was never replaced from one that somebody put back.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value};
 
 pub(crate) use self::disk::full_path;
 pub use self::error::PeersFileError;
 
-use self::disk::{lock_path, replace, stage, staged, unstage};
-use self::text::{is_same, merged};
+use self::disk::{Read, Stamp, lock_path, read, replace, stage, staged, unstage};
+use self::text::{is_same, merged, report};
 use super::ledger::{Ledger, LedgerError};
 use crate::crypto::hash::sha256;
-use crate::domain::decide::agent::{AgentCommand, AgentRefusal, AgentReply, ImportOutcome};
+use crate::domain::decide::agent::{AgentCommand, AgentRefusal, AgentReply};
 use crate::domain::query::agent::{self as query, FileVersion, Peer};
 use crate::store::create_private_dir;
-use crate::types::limit::MAX_PEERS_FILE_BYTES;
+use crate::types::seq::Seq;
 use crate::types::time::Clock;
 use crate::wire::peers::Peers;
 
 /// How long another writer of the file is waited for.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
+
+/// How often the file is looked at again when it is saved while it is worked on.
+const LOOKS: usize = 16;
+
+/// What became of a look at the file.
+enum Look {
+    /// Log and file say the same.
+    Agrees,
+    /// The file was written.
+    Wrote,
+    /// It was to be written, but somebody saved it in between.
+    Overtaken {
+        /// Where the newest version before ours stands in the log.
+        newest: Seq,
+    },
+}
 
 /// The allowlist file. Cheap to clone.
 #[derive(Clone)]
@@ -64,34 +80,6 @@ struct Inner {
 struct Checked {
     stamp: Stamp,
     broken: Option<String>,
-}
-
-/// What changes when a file is written or replaced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
-    len: u64,
-    modified: Option<SystemTime>,
-    #[cfg(unix)]
-    inode: (u64, u64, i64, i64),
-}
-
-impl Stamp {
-    fn of(meta: &fs::Metadata) -> Stamp {
-        #[cfg(unix)]
-        use std::os::unix::fs::MetadataExt as _;
-        Stamp {
-            len: meta.len(),
-            modified: meta.modified().ok(),
-            #[cfg(unix)]
-            inode: (meta.dev(), meta.ino(), meta.ctime(), meta.ctime_nsec()),
-        }
-    }
-}
-
-/// What the file says, with its bytes.
-struct Read {
-    bytes: Vec<u8>,
-    stamp: Stamp,
 }
 
 impl PeersFile {
@@ -217,32 +205,45 @@ impl PeersFile {
         self.sync_locked(ledger)
     }
 
+    /// Looks at the file until log and file agree: somebody may save it meanwhile, and what was saved
+    /// while nobody looked would count for nothing.
     fn sync_locked(&self, ledger: &Ledger) -> Result<(), PeersFileError> {
         self.claim(ledger)?;
-        let found = match self.read() {
-            Ok(found) => found,
-            Err(e) if e.kind() == io::ErrorKind::NotFound && self.may_create() => {
-                return self.create(ledger);
+        let mut overtaken = None;
+        for look in 1..=LOOKS {
+            let found = match read(&self.0.path) {
+                Ok(found) => found,
+                Err(e) if e.kind() == io::ErrorKind::NotFound && self.may_create() => {
+                    self.create(ledger)?;
+                    continue;
+                }
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                    let path = self.0.path.clone();
+                    return Err(PeersFileError::Missing { path });
+                }
+                Err(source) => return Err(self.io(source)),
+            };
+            match self.follow(ledger, &found, overtaken) {
+                Ok(Look::Agrees) => {
+                    self.remember(found.stamp, None);
+                    return Ok(());
+                }
+                Ok(Look::Wrote) => overtaken = None,
+                Ok(Look::Overtaken { newest }) => overtaken = overtaken.or(Some(newest)),
+                // Half of what is being saved.
+                Err(PeersFileError::Broken { .. }) if overtaken.is_some() && look < LOOKS => {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                Err(e) => {
+                    if let PeersFileError::Broken { reason, .. } = &e {
+                        self.remember(found.stamp, Some(reason.clone()));
+                    }
+                    return Err(e);
+                }
             }
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                let path = self.0.path.clone();
-                return Err(PeersFileError::Missing { path });
-            }
-            Err(source) => return Err(self.io(source)),
-        };
-        let outcome = self.follow(ledger, &found);
-        let broken = match &outcome {
-            Ok(()) => None,
-            Err(PeersFileError::Broken { reason, .. }) => Some(reason.clone()),
-            Err(_) => return outcome,
-        };
-        // After a rewrite the file has a new stamp.
-        let stamp = match broken {
-            Some(_) => found.stamp,
-            None => Stamp::of(&fs::metadata(&self.0.path).map_err(|e| self.io(e))?),
-        };
-        self.remember(stamp, broken);
-        outcome
+        }
+        // Saved again and again. The log has what was read; the next look goes on.
+        Ok(())
     }
 
     /// Makes sure that this is the identity's file.
@@ -301,14 +302,17 @@ impl PeersFile {
         if !parent.as_os_str().is_empty() {
             create_private_dir(parent).map_err(|e| self.io(e))?;
         }
-        self.publish(ledger, &Map::new(), &peers)?;
-        let stamp = Stamp::of(&fs::metadata(&self.0.path).map_err(|e| self.io(e))?);
-        self.remember(stamp, None);
-        Ok(())
+        self.publish(ledger, None, &Map::new(), &peers).map(drop)
     }
 
-    /// Brings log and file together, whoever is ahead.
-    fn follow(&self, ledger: &Ledger, found: &Read) -> Result<(), PeersFileError> {
+    /// Brings log and file together, whoever is ahead. `overtaken`: where the newest version stands in
+    /// the log that was the file, when a later one was recorded and did not become it.
+    fn follow(
+        &self,
+        ledger: &Ledger,
+        found: &Read,
+        overtaken: Option<Seq>,
+    ) -> Result<Look, PeersFileError> {
         let hash = sha256(&found.bytes);
         let version = ledger.read_blocking(|s| Ok(query::file_version(s, &hash)?))?;
         let parsed = std::str::from_utf8(&found.bytes)
@@ -322,26 +326,27 @@ impl PeersFile {
                      removed peer again, add it with the tool",
                     self.0.path.display()
                 );
-                if !self.is_unfinished(ledger)?
+                if (overtaken.is_some() || !self.is_unfinished(ledger)?)
                     && let Ok(peers) = parsed
                 {
-                    self.strike(ledger, peers, hash)?;
+                    self.strike(ledger, peers, hash, overtaken)?;
                 }
             }
             (FileVersion::Unknown, Err(reason)) => return Err(self.broken(reason.clone())),
-            (FileVersion::Unknown, Ok(peers)) => self.import(ledger, peers, hash)?,
+            (FileVersion::Unknown, Ok(peers)) => self.import(ledger, peers, hash, overtaken)?,
         }
         let peers = ledger.read_blocking(|s| Ok(query::peers(s)?))?;
         let same = parsed.as_ref().is_ok_and(|p| is_same(p, &peers));
         if !same {
             let base = serde_json::from_slice(&found.bytes).unwrap_or_default();
-            return self.publish(ledger, &base, &peers);
+            return self.publish(ledger, Some(found.stamp), &base, &peers);
         }
         if version != FileVersion::Current {
             self.record(ledger, hash)?;
         }
         // A leftover would pass for a crash when this version is the file again.
-        unstage(&self.0.path).map_err(|e| self.io(e))
+        unstage(&self.0.path).map_err(|e| self.io(e))?;
+        Ok(Look::Agrees)
     }
 
     /// Whether the newest version was recorded and never became the file.
@@ -354,10 +359,17 @@ impl PeersFile {
         Ok(version == FileVersion::Current)
     }
 
-    fn strike(&self, ledger: &Ledger, peers: &Peers, hash: [u8; 32]) -> Result<(), PeersFileError> {
+    fn strike(
+        &self,
+        ledger: &Ledger,
+        peers: &Peers,
+        hash: [u8; 32],
+        newest: Option<Seq>,
+    ) -> Result<(), PeersFileError> {
         let command = AgentCommand::StrikePeers {
             entries: peers.iter().map(|(n, k)| (n.to_owned(), k)).collect(),
             sha256: hash,
+            newest,
             now: self.0.clock.now(),
         };
         if let AgentReply::Imported(outcome) = ledger.submit_blocking(command)? {
@@ -366,7 +378,13 @@ impl PeersFile {
         Ok(())
     }
 
-    fn import(&self, ledger: &Ledger, peers: &Peers, hash: [u8; 32]) -> Result<(), PeersFileError> {
+    fn import(
+        &self,
+        ledger: &Ledger,
+        peers: &Peers,
+        hash: [u8; 32],
+        newest: Option<Seq>,
+    ) -> Result<(), PeersFileError> {
         for warning in peers.warnings() {
             tracing::warn!(
                 "peer {:?} in the peers file: {}",
@@ -377,6 +395,7 @@ impl PeersFile {
         let command = AgentCommand::ImportPeers {
             entries: peers.iter().map(|(n, k)| (n.to_owned(), k)).collect(),
             sha256: hash,
+            newest,
             now: self.0.clock.now(),
         };
         match ledger.submit_blocking(command) {
@@ -399,26 +418,26 @@ impl PeersFile {
         Ok(())
     }
 
-    /// Makes the log's peers the file. Members of an entry that are not ours stay.
+    /// Makes the log's peers the file, unless that was saved after it was looked at (`seen`; `None`:
+    /// there was none). Members of an entry that are not ours stay.
     fn publish(
         &self,
         ledger: &Ledger,
+        seen: Option<Stamp>,
         base: &Map<String, Value>,
         peers: &[Peer],
-    ) -> Result<(), PeersFileError> {
+    ) -> Result<Look, PeersFileError> {
         let text = merged(base, peers)?;
+        let newest = ledger.read_blocking(|s| Ok(query::latest_published(s)?))?;
         stage(&self.0.path, text.as_bytes()).map_err(|e| self.io(e))?;
         self.record(ledger, sha256(text.as_bytes()))?;
-        replace(&self.0.path).map_err(|e| self.io(e))
-    }
-
-    fn read(&self) -> io::Result<Read> {
-        let file = File::open(&self.0.path)?;
-        let stamp = Stamp::of(&file.metadata()?);
-        let limit = u64::try_from(MAX_PEERS_FILE_BYTES).unwrap_or(u64::MAX);
-        let mut bytes = Vec::new();
-        file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
-        Ok(Read { bytes, stamp })
+        let stands = fs::metadata(&self.0.path).ok();
+        if stands.as_ref().map(Stamp::of) != seen {
+            let newest = newest.map_or(Seq::ZERO, |row| row.seq);
+            return Ok(Look::Overtaken { newest });
+        }
+        replace(&self.0.path).map_err(|e| self.io(e))?;
+        Ok(Look::Wrote)
     }
 
     fn lock(&self) -> Result<File, PeersFileError> {
@@ -466,18 +485,6 @@ async fn run<T: Send + 'static>(
     tokio::task::spawn_blocking(f)
         .await
         .unwrap_or(Err(PeersFileError::Stopped))
-}
-
-fn report(outcome: &ImportOutcome) {
-    for (name, key) in &outcome.added {
-        tracing::warn!("peers file edited by hand: {name:?} ({key}) may write to this identity");
-    }
-    for (name, key) in &outcome.removed {
-        tracing::warn!("peers file edited by hand: {name:?} ({key}) is revoked");
-    }
-    for (name, key) in &outcome.held {
-        tracing::warn!("{name:?} ({key}) was revoked and does not come back through the file");
-    }
 }
 
 mod disk;

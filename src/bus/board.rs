@@ -220,7 +220,8 @@ impl Board {
                 | BusEvent::Enqueued(_)
                 | BusEvent::Acked(_)
                 | BusEvent::Dropped(_)
-                | BusEvent::BodyLost(_) => {}
+                | BusEvent::BodyLost(_)
+                | BusEvent::QueueImported(_) => {}
             }
         }
     }

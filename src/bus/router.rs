@@ -28,6 +28,7 @@ pub(super) fn router(app: Arc<App>) -> Router {
         .route("/depth", read(get(admin::depth)))
         .route("/status", read(get(health::full_status)))
         .route("/verify", posted(post(admin::verify)))
+        .route("/backup", posted(post(admin::backup)))
         .route("/compact", posted(post(admin::compact)));
     Router::new()
         .route("/send", posted(post(send::send)))

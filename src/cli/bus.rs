@@ -142,6 +142,7 @@ enum OverflowArg {
 /// The program: reads the process's arguments, answers with its exit code.
 #[must_use]
 pub fn main() -> ExitCode {
+    crate::store::quiet_engine_panics();
     let args = match super::args::parse::<Args>() {
         Ok(args) => args,
         // Help and version are errors to clap, with exit code 0.

@@ -112,6 +112,7 @@ impl McpError {
 /// The program: reads the process's arguments and ends the process with its exit code. Threads
 /// that wait for input do not hold it up.
 pub fn main() -> ! {
+    crate::store::quiet_engine_panics();
     let parent = Parent::now();
     let (args, matches) = match args::read::<Args>(flags::arrange(Args::command())) {
         Ok(read) => read,

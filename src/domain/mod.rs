@@ -7,14 +7,17 @@
 //! - [`machine`]: schedules, as pure functions of a state and a time.
 //! - [`query`]: rows -> what a caller wants to know.
 //! - [`gate`]: the trust gate that every arriving message passes.
+//! - [`rehearsal`]: what commands would lead to, without a store.
 
 pub mod decide;
 pub mod gate;
 pub mod machine;
 pub mod projection;
 pub mod query;
+pub mod rehearsal;
 pub mod tables;
 
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::sync::Arc;
 
@@ -148,4 +151,19 @@ pub trait Domain: Send + Sync + Sized + 'static {
 
     /// The event that unblocks what waits for a lost body, if the domain has one.
     fn body_lost(seq: Seq) -> Option<Self::Event>;
+
+    /// The events that let go of the messages whose bodies are lost for good. What protects against
+    /// their copies stays.
+    ///
+    /// # Errors
+    ///
+    /// When rows cannot be read or decoded.
+    fn let_go(
+        tables: &dyn TableReader,
+        lost: &BTreeSet<Seq>,
+    ) -> Result<Vec<Self::Event>, TableError>;
+
+    /// An event that changes no row: it takes the position after records that are lost, so that
+    /// none of their positions is used again.
+    fn nothing() -> Self::Event;
 }

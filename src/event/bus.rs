@@ -156,6 +156,18 @@ pub struct BodyLost {
     pub message: Seq,
 }
 
+/// The message that follows in the same transaction was taken over from the queue of another
+/// program's bus; its recorded time is that of the import.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct QueueImported {
+    /// Its number there.
+    pub number: u64,
+    /// When it arrived there, wall clock of that bus.
+    pub arrived: UnixMillis,
+    /// SHA-256 of queue, number and payload, so that it is not taken over again once it was read.
+    pub mark: [u8; 32],
+}
+
 macro_rules! bus_events {
     ($($name:ident $(: $($version:literal = $old:ident),+)?),* $(,)?) => {
         /// An event of a bus store.
@@ -212,6 +224,7 @@ bus_events!(
     BodyLost,
     PresenceSigned,
     PresenceForgotten,
+    QueueImported,
 );
 
 fn bus_json(event: &BusEvent) -> serde_json::Value {
@@ -234,5 +247,9 @@ fn bus_json(event: &BusEvent) -> serde_json::Value {
         BusEvent::BodyLost(e) => json!({ "message": e.message }),
         BusEvent::PresenceSigned(e) => json!({ "entries": e.entries }),
         BusEvent::PresenceForgotten(e) => json!({ "entries": e.entries }),
+        BusEvent::QueueImported(e) => json!({
+            "origin": "import", "number": e.number, "arrived": e.arrived,
+            "mark": data_encoding::HEXLOWER.encode(&e.mark),
+        }),
     }
 }

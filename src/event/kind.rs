@@ -88,6 +88,8 @@ kinds! {
     PresenceSigned = 9, 1, "presence_signed", Bus;
     /// Signed times of sessions are no longer remembered.
     PresenceForgotten = 10, 1, "presence_forgotten", Bus;
+    /// The message that follows was taken over from another program's queue.
+    QueueImported = 13, 1, "queue_imported", Bus;
     /// A key was admitted.
     PeerAdded = 101, 1, "peer_added", Agent;
     /// A key was revoked.
@@ -160,6 +162,8 @@ kinds! {
     PeerForgotten = 139, 1, "peer_forgotten", Agent;
     /// Something became known about a session's host.
     HostChanged = 145, 1, "host_changed", Agent;
+    /// The records that follow were taken over from another program's state.
+    Imported = 150, 1, "imported", Agent;
 }
 
 #[cfg(test)]

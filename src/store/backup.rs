@@ -12,12 +12,11 @@ use redb::{
     TableHandle, Value, WriteTransaction,
 };
 
-use super::dir::{create_private_dir, parent, sync_dir};
 use super::error::{OpenError, ReadError};
 use super::layout::{self, BODIES, LOG, META, META_FORMAT};
-use super::migrate;
 use super::open::database_error;
 use super::snapshot::Snapshot;
+use super::{migrate, parts};
 use crate::domain::tables::TableId;
 
 /// A store could not be copied. Nothing stands under the copy's name that was not there before.
@@ -64,12 +63,21 @@ pub enum CopyError {
 ///
 /// [`CopyError`].
 pub fn copy_to(snapshot: &Snapshot, path: &Path) -> Result<(), CopyError> {
-    if path.exists() {
-        return Err(CopyError::Exists {
-            path: path.to_owned(),
-        });
-    }
-    write_copy(snapshot.transaction(), path, false)
+    copy_proven(snapshot, path, |_| Ok(()))
+}
+
+/// As [`copy_to`]; `prove` sees the copy before it takes its name.
+///
+/// # Errors
+///
+/// [`CopyError`], or what `prove` returned.
+pub fn copy_proven<E: From<CopyError>>(
+    snapshot: &Snapshot,
+    path: &Path,
+    prove: impl FnOnce(&Snapshot) -> Result<(), E>,
+) -> Result<(), E> {
+    let fill = |to: &WriteTransaction| Ok(copy_tables(snapshot.transaction(), to, path)?);
+    parts::staged(path, false, fill, prove)
 }
 
 /// Keeps a store as it is before its format changes, as `<file>.bak-vN`.
@@ -92,47 +100,18 @@ pub(super) fn before_migration(db: &Database, file: &Path) -> Result<(), OpenErr
     let path = file.with_file_name(name);
     let txn = db.begin_read().map_err(|e| engine(e.to_string()))?;
     // One that a crash left behind is of an earlier state of the same format.
-    write_copy(&txn, &path, true).map_err(|e| OpenError::Backup {
-        path,
+    let fill = |to: &WriteTransaction| copy_tables(&txn, to, &path);
+    parts::staged(&path, true, fill, |_| Ok(())).map_err(|e: CopyError| OpenError::Backup {
+        path: path.clone(),
         reason: e.to_string(),
     })
 }
 
-fn write_copy(txn: &ReadTransaction, path: &Path, replace: bool) -> Result<(), CopyError> {
-    let failed = |source| CopyError::File {
-        path: path.to_owned(),
-        source,
-    };
-    let dir = parent(path);
-    create_private_dir(dir).map_err(failed)?;
-    let temp = tempfile::Builder::new()
-        .prefix(".interlink-copy-")
-        .tempfile_in(dir)
-        .map_err(failed)?;
-    let to = Builder::new()
-        .create(temp.path())
-        .map_err(|e| CopyError::Engine {
-            path: path.to_owned(),
-            reason: database_error(path, e).to_string(),
-        })?;
-    copy_tables(txn, &to, path)?;
-    drop(to);
-    temp.as_file().sync_all().map_err(failed)?;
-    if replace {
-        temp.persist(path).map_err(|e| failed(e.error))?;
-    } else {
-        temp.persist_noclobber(path)
-            .map_err(|e| match e.error.kind() {
-                io::ErrorKind::AlreadyExists => CopyError::Exists {
-                    path: path.to_owned(),
-                },
-                _ => failed(e.error),
-            })?;
-    }
-    sync_dir(dir).map_err(failed)
-}
-
-fn copy_tables(from: &ReadTransaction, to: &Database, path: &Path) -> Result<(), CopyError> {
+fn copy_tables(
+    from: &ReadTransaction,
+    txn: &WriteTransaction,
+    path: &Path,
+) -> Result<(), CopyError> {
     let engine = |e: redb::Error| CopyError::Engine {
         path: path.to_owned(),
         reason: e.to_string(),
@@ -142,7 +121,6 @@ fn copy_tables(from: &ReadTransaction, to: &Database, path: &Path) -> Result<(),
         .map_err(|e| engine(e.into()))?
         .map(|table| table.name().to_owned())
         .collect();
-    let txn = to.begin_write().map_err(|e| engine(e.into()))?;
     for name in names {
         let rows = TableId::ALL.iter().find_map(|id| match name.as_str() {
             n if n == id.name() => Some(layout::rows(*id)),
@@ -150,14 +128,14 @@ fn copy_tables(from: &ReadTransaction, to: &Database, path: &Path) -> Result<(),
             _ => None,
         });
         match (name.as_str(), rows) {
-            (_, Some(table)) => copy_table(from, &txn, table).map_err(engine)?,
-            (n, _) if n == LOG.name() => copy_table(from, &txn, LOG).map_err(engine)?,
-            (n, _) if n == BODIES.name() => copy_table(from, &txn, BODIES).map_err(engine)?,
-            (n, _) if n == META.name() => copy_table(from, &txn, META).map_err(engine)?,
+            (_, Some(table)) => copy_table(from, txn, table).map_err(engine)?,
+            (n, _) if n == LOG.name() => copy_table(from, txn, LOG).map_err(engine)?,
+            (n, _) if n == BODIES.name() => copy_table(from, txn, BODIES).map_err(engine)?,
+            (n, _) if n == META.name() => copy_table(from, txn, META).map_err(engine)?,
             _ => return Err(CopyError::UnknownTable { name }),
         }
     }
-    txn.commit().map_err(|e| engine(e.into()))
+    Ok(())
 }
 
 fn copy_table<K: Key + 'static, V: Value + 'static>(

@@ -11,8 +11,6 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use redb::{TransactionError, WriteTransaction};
@@ -25,6 +23,8 @@ use super::open::{self, Engine, Location, Mode, OpenOptions};
 use super::owner::OwnerHint;
 use super::receipt::{Answer, Receipt};
 use super::stage::{Failure, Stage, check_siblings};
+use super::sync::atomic::Ordering;
+use super::sync::thread::{self, JoinHandle};
 use super::{CommitListener, Health, Shared, lock};
 use crate::domain::tables::TableError;
 use crate::domain::{Decision, Domain, View};
@@ -145,6 +145,8 @@ impl<D: Domain> Committer<D> {
                 break;
             }
         }
+        // Whoever asked learns that nobody answers any more.
+        lock(&self.shared.compaction).take();
     }
 
     /// Leaves out what waited behind a frozen sibling for so long that its caller was told so.

@@ -1,6 +1,5 @@
 //! When the writer compacts: while nobody waits, and under load only as much as keeps up.
 
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use redb::{Durability, WriteTransaction};
@@ -11,6 +10,8 @@ use super::guard::guarded;
 use super::line::Line;
 use super::open::Mode;
 use super::stage::Failure;
+use super::sync::atomic::Ordering;
+use super::sync::recv;
 use super::{Health, lock};
 use crate::domain::Domain;
 
@@ -65,7 +66,7 @@ impl Compaction {
     ///
     /// [`CompactError`].
     pub fn wait(self) -> Result<Compacted, CompactError> {
-        self.0.recv().unwrap_or_else(|_| Err(closed()))
+        recv(self.0).unwrap_or_else(|| Err(closed()))
     }
 
     /// The answer.

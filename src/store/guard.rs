@@ -5,7 +5,24 @@
 //! words of its own operation. (The crate is never built with `panic = "abort"`.)
 
 use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
+
+thread_local! {
+    /// How many calls into the engine are on this thread's stack.
+    static INSIDE: Cell<u32> = const { Cell::new(0) };
+}
+
+/// From now on a panic of the engine that becomes an error is not printed as well. For programs: the
+/// hook is the process's.
+pub fn quiet_engine_panics() {
+    let before = take_hook();
+    set_hook(Box::new(move |panic| {
+        if INSIDE.get() == 0 {
+            before(panic);
+        }
+    }));
+}
 
 /// Runs `f`; turns a panic into the error that `stopped` makes of what was said.
 ///
@@ -15,7 +32,10 @@ pub(super) fn guarded<T, E>(
     f: impl FnOnce() -> Result<T, E>,
     stopped: impl FnOnce(String) -> E,
 ) -> Result<T, E> {
-    catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| Err(stopped(panic_text(&*panic))))
+    INSIDE.set(INSIDE.get() + 1);
+    let done = catch_unwind(AssertUnwindSafe(f));
+    INSIDE.set(INSIDE.get() - 1);
+    done.unwrap_or_else(|panic| Err(stopped(panic_text(&*panic))))
 }
 
 /// What a panic said.

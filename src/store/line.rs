@@ -6,12 +6,12 @@
 //! never long, and a caller that is alone waits for nobody.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, PoisonError};
-use std::thread;
+use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use super::commit::Job;
 use super::lock;
+use super::sync::{Condvar, Mutex, TIMED, thread};
 use crate::domain::Domain;
 use crate::types::limit::{MAX_BATCH_BYTES, MAX_BATCH_COMMANDS, MAX_WAITING_COMMANDS};
 
@@ -96,10 +96,15 @@ impl<D: Domain> Line<D> {
         Ok(())
     }
 
-    /// Lets the writer look around: its next turn is [`Turn::Idle`] unless commands wait.
-    pub(super) fn nudge(&self) {
-        lock(&self.state).nudged = true;
+    /// Lets the writer look around: its next turn is [`Turn::Idle`] unless commands wait. False: the
+    /// line is closed.
+    pub(super) fn nudge(&self) -> bool {
+        let mut state = lock(&self.state);
+        state.nudged = true;
+        let open = state.open;
+        drop(state);
         self.ready.notify_one();
+        open
     }
 
     /// Whether no command waits and more may come.
@@ -123,11 +128,11 @@ impl<D: Domain> Line<D> {
     /// in the previous batch.
     pub(super) fn next(&self, idle: Option<Duration>, last: usize) -> Turn<D> {
         let until = Instant::now() + YIELD;
-        while self.is_quiet() && Instant::now() < until {
+        while TIMED && self.is_quiet() && Instant::now() < until {
             thread::yield_now();
         }
         self.sleep(1, idle);
-        if last > 1 {
+        if TIMED && last > 1 {
             self.sleep(last.min(MAX_BATCH_COMMANDS), Some(GATHER));
         }
         let mut state = lock(&self.state);

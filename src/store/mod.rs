@@ -6,6 +6,7 @@
 //!
 //! - `open`: modes, creation, integrity, projections that are behind or of another version.
 //! - [`Snapshot`]: consistent reads. - [`verify`]: replays the log and compares.
+//! - [`PublicBus`]: the file of the public program's bus, for moving house.
 //! - [`inspect`]: a store in the words of people. - `overlay`: reading a file that must not be changed.
 
 mod backup;
@@ -24,30 +25,42 @@ mod migrate;
 mod open;
 mod overlay;
 mod owner;
+mod parts;
+mod place;
+mod public_bus;
 mod receipt;
 mod redb_tables;
+mod repair;
 mod replay;
+mod salvage;
 mod snapshot;
 mod stage;
+mod sync;
+#[cfg(all(test, shuttle))]
+mod tests;
 pub mod verify;
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
-use std::thread::JoinHandle;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-pub use backup::{CopyError, copy_to, shrink};
+pub use backup::{CopyError, copy_proven, copy_to, shrink};
 pub use commit::Committed;
 pub use compact::{CompactError, Compacted, Cut, LogSize, Retention};
 pub use compactor::Compaction;
 pub use dir::create_private_dir;
 pub use error::{CommandError, OpenError, ReadError, SubmitError};
+pub use guard::quiet_engine_panics;
 pub use migrate::FORMAT;
 #[cfg(feature = "testkit")]
 pub use open::BackendSource;
 pub use open::{Location, Mode, OpenOptions};
+pub use parts::{Part, Parts, build};
+pub use place::{Held, PlaceError, hold, replace};
+pub use public_bus::{PublicBus, PublicMessage, PublicRow};
 pub use receipt::Receipt;
+pub use repair::{LeftOut, RepairError, RepairReport, repair};
+pub use salvage::{BaseFound, Salvage};
 pub use snapshot::Snapshot;
 
 use crate::domain::Domain;
@@ -59,6 +72,9 @@ use commit::{Committer, Job};
 use compactor::Request;
 use line::{Line, Refused};
 use open::Engine;
+use sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use sync::thread::JoinHandle;
+use sync::{Condvar, Mutex, MutexGuard, RwLock};
 
 /// Called by the writer thread with the records of each transaction once they are durable, before
 /// their commands are answered. MUST NOT block.
@@ -277,7 +293,10 @@ impl<D: Domain> Store<D> {
             }
             *slot = Some(request);
         }
-        self.work.nudge();
+        if !self.work.nudge() {
+            // The writer may have ended before it could see the request.
+            lock(&self.shared.compaction).take();
+        }
         Ok(answer)
     }
 

@@ -119,7 +119,7 @@ impl OpenOptions {
     }
 }
 
-fn builder(mode: Mode, cache_bytes: usize) -> Builder {
+pub(super) fn builder(mode: Mode, cache_bytes: usize) -> Builder {
     let mut builder = Builder::new();
     builder
         .set_cache_size(cache_bytes)
@@ -290,7 +290,15 @@ fn open_database<D: Domain>(options: &OpenOptions) -> Result<Database, OpenError
             let check = options.mode == Mode::Exclusive && len <= CHECK_ON_OPEN_BYTES;
             guarded(file, || {
                 let mut builder = options.builder();
-                builder.set_check_integrity_on_open(check);
+                if check {
+                    builder.set_check_integrity_on_open(true);
+                    builder.set_repair_callback(|session| {
+                        // The steps of a repair that keeps the newest commit stand at 0 and from 0.6 on.
+                        if (0.2..0.5).contains(&session.progress()) {
+                            session.abort();
+                        }
+                    });
+                }
                 // A repair walks the pages twice; with a cache that holds them, it reads them once.
                 let room = usize::try_from(len)
                     .unwrap_or(usize::MAX)
@@ -369,14 +377,37 @@ pub(super) fn frozen_file(path: &Path) -> Result<Engine, OpenError> {
     frozen(path, file)
 }
 
+/// As [`frozen_file`], and every page of the newest commit is checked first; one that does not check
+/// is an error, where the engine would fall back to the commit before it.
+pub(super) fn checked_file(path: &Path) -> Result<Engine, OpenError> {
+    let file = File::open(path).map_err(|source| OpenError::File {
+        path: path.to_owned(),
+        source,
+    })?;
+    over(path, file, true)
+}
+
 /// As [`frozen_file`], over any bytes.
 pub(super) fn frozen(path: &Path, bytes: impl super::overlay::ReadAt) -> Result<Engine, OpenError> {
+    over(path, bytes, false)
+}
+
+fn over(path: &Path, bytes: impl super::overlay::ReadAt, check: bool) -> Result<Engine, OpenError> {
     guarded(path, || {
         let overlay = Overlay::new(bytes).map_err(|source| OpenError::File {
             path: path.to_owned(),
             source,
         })?;
-        let builder = builder(Mode::Exclusive, 16 << 20);
+        let mut builder = builder(Mode::Exclusive, 16 << 20);
+        if check {
+            builder.set_check_integrity_on_open(true);
+            builder.set_repair_callback(|session| {
+                // The steps of a repair that keeps the newest commit stand at 0 and from 0.6 on.
+                if (0.2..0.5).contains(&session.progress()) {
+                    session.abort();
+                }
+            });
+        }
         builder
             .create_with_backend({
                 // An empty file would be taken for a new database.

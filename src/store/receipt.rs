@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 
 use super::commit::Committed;
 use super::error::CommandError;
+use super::sync::recv;
 use crate::domain::Domain;
 
 pub(super) type Answer<D> =
@@ -28,7 +29,7 @@ impl<D: Domain> Receipt<D> {
     ///
     /// See [`CommandError`].
     pub fn wait(self) -> Answer<D> {
-        self.0.recv().unwrap_or(Err(CommandError::Closed))
+        recv(self.0).unwrap_or(Err(CommandError::Closed))
     }
 }
 

@@ -5,7 +5,7 @@
 //!
 //! - [`disk`]: [`Disk`] stands under a store in place of a file.
 //! - [`power`]: what a disk may hold after the power failed.
-//! - [`sample`], [`sample_agent`], [`sample_directory`], [`sample_pairing`]: events and commands
+//! - [`sample`], [`sample_agent`], [`sample_directory`], [`sample_import`], [`sample_pairing`]: events and commands
 //!   from a seed.
 #![allow(
     clippy::unwrap_used,
@@ -19,6 +19,7 @@ pub mod sample;
 pub mod sample_agent;
 pub mod sample_directory;
 pub mod sample_host;
+pub mod sample_import;
 pub mod sample_pairing;
 
 use std::sync::atomic::{AtomicU64, Ordering};

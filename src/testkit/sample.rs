@@ -7,7 +7,7 @@ use crate::crypto::hash::sha256;
 use crate::domain::decide::bus::{BusCommand, Overflow, QueueLimits};
 use crate::event::bus::{
     Acked, Announced, BodyLost, BusEvent, DropReason, Dropped, Enqueued, PresenceExpired,
-    PresenceForgotten, PresenceSigned, Seen, SeenAt, SignedAt, Unregistered,
+    PresenceForgotten, PresenceSigned, QueueImported, Seen, SeenAt, SignedAt, Unregistered,
 };
 use crate::event::kind::{EventKind, StoreKind};
 use crate::types::seq::Seq;
@@ -112,6 +112,11 @@ pub fn bus_event(kind: EventKind, rng: &mut Rng) -> Option<BusEvent> {
         }),
         EventKind::PresenceForgotten => BusEvent::PresenceForgotten(PresenceForgotten {
             entries: vec![entry, name(rng)],
+        }),
+        EventKind::QueueImported => BusEvent::QueueImported(QueueImported {
+            number: rng.next_u64(),
+            arrived: UnixMillis(rng.next_u64()),
+            mark: digest,
         }),
         _ => return None,
     })

@@ -250,7 +250,8 @@ pub fn agent_event(kind: EventKind, rng: &mut Rng) -> Option<AgentEvent> {
             return outbox_event(kind, rng)
                 .or_else(|| mailbox_event(kind, rng))
                 .or_else(|| pairing_event(kind, rng))
-                .or_else(|| sample_directory::event(kind, rng));
+                .or_else(|| sample_directory::event(kind, rng))
+                .or_else(|| super::sample_import::event(kind, rng));
         }
     })
 }
@@ -490,6 +491,7 @@ pub fn held_history(now: UnixMillis, run: &mut dyn FnMut(AgentCommand) -> AgentR
         run(AgentCommand::ImportPeers {
             entries,
             sha256,
+            newest: None,
             now,
         });
     }

@@ -312,3 +312,21 @@ pub const MAX_CALLS_IN_FLIGHT: usize = 64;
 
 /// Longest id that a bus notes about a payload without having verified it, in bytes.
 pub const MAX_HINT_BYTES: usize = 64;
+
+/// Largest state file of the public program that is read, in bytes. It keeps a mailbox of 32 MiB.
+pub const MAX_IMPORTED_FILE_BYTES: usize = 64 * 1024 * 1024;
+
+/// State files of the public program that are read of one folder.
+pub const MAX_IMPORTED_FILES: usize = 4096;
+
+/// Messages in the queues of a public bus that are read.
+pub const MAX_IMPORTED_MESSAGES: usize = 1 << 20;
+
+/// Largest message in the queues of a public bus, in bytes: a request body, and its time.
+pub const MAX_IMPORTED_MESSAGE_BYTES: usize = MAX_HTTP_BODY_BYTES + 4096;
+
+/// Things in one command of an import.
+pub const MAX_IMPORTED_PER_COMMAND: usize = 64;
+
+/// Bytes of messages in one command of an import; at least one message is always taken.
+pub const MAX_IMPORTED_BYTES_PER_COMMAND: usize = 4 * 1024 * 1024;

@@ -59,7 +59,7 @@ pub struct Records {
 }
 
 /// One queue in which something waits.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct QueueRow {
     /// Its name.
@@ -130,7 +130,7 @@ pub struct Depths {
 }
 
 /// Answer of `POST /admin/v1/verify`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Verification {
     /// Whether everything fits.
@@ -155,7 +155,7 @@ pub struct Verification {
 
 /// Answer of `POST /admin/v1/compact?until=SEQ&before=MS&dry_run=BOOL`. A call works for at most a
 /// second; until `done` the next one goes on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Compaction {
     /// Records that left the log, or would.
@@ -168,6 +168,13 @@ pub struct Compaction {
     pub head: u64,
     /// Whether nothing is left to fold.
     pub done: bool,
+}
+
+/// Body of `POST /admin/v1/backup`; the answer is a [`Verification`] of the copy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Backup {
+    /// The copy: an absolute path on the machine of the bus, where no file is yet.
+    pub file: String,
 }
 
 /// The bounds that a bus runs with.

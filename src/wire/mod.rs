@@ -13,6 +13,8 @@
 //! [`admin`] is the operator's view; its shapes are read and written by the same program, so they
 //! have both directions.
 //!
+//! [`public`] reads the files in which the public program keeps its state, for moving house.
+//!
 //! Map: [`canonical`] builds the bytes that are signed (`schema/canonical.md`), [`pair`] reads
 //! knocks and renews pairing messages, [`peers`] reads and prints `peers.json`, [`schema`] lists
 //! the JSON Schemas.
@@ -25,4 +27,5 @@ pub mod http;
 pub mod pair;
 pub mod peers;
 pub mod problem;
+pub mod public;
 pub mod schema;

@@ -38,7 +38,7 @@ fn clock() -> Arc<dyn Clock> {
     Arc::new(Ticking(AtomicU64::new(DAY)))
 }
 
-fn admin(dir: &Path) -> Command {
+pub(crate) fn admin(dir: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_interlink-admin"));
     command.current_dir(dir).env_clear().env("HOME", dir);
     command
@@ -68,7 +68,21 @@ pub(crate) fn ok(dir: &Path, args: &[&str]) -> String {
 pub(crate) fn json(dir: &Path, args: &[&str]) -> Value {
     let mut args = args.to_vec();
     args.push("--json");
-    serde_json::from_str(&ok(dir, &args)).unwrap()
+    let answer = serde_json::from_str(&ok(dir, &args)).unwrap();
+    #[cfg(feature = "testkit")]
+    {
+        let at = if args[0] == "--store" { 2 } else { 0 };
+        let line = (args[at], args.get(at + 1).copied());
+        let (name, documented) = match line {
+            (name, Some("clear")) | (name @ ("pair" | "peers"), _) => (name, false),
+            (name @ "import", _) if args.contains(&"--from-interlink") => (name, false),
+            (name, _) => (name, true),
+        };
+        if documented {
+            super::admin_schema::conforms(name, &answer);
+        }
+    }
+    answer
 }
 
 fn submit<D: Domain>(store: &Store<D>, command: D::Command) -> D::Reply {

@@ -11,8 +11,8 @@ use interlink::domain::projection::Projection;
 use interlink::domain::projection::bus::{Pending, PendingRow};
 use interlink::domain::tables::{MemTables, TableId, Tables, get_row};
 use interlink::store::{
-    CommandError, Committed, Compacted, Cut, Location, Mode, OpenOptions, Retention, Store,
-    copy_to, shrink,
+    CommandError, Committed, CompactError, Compacted, Cut, Location, Mode, OpenOptions, Retention,
+    Store, copy_to, shrink,
 };
 use interlink::testkit::sample::{WIDE_LIMITS, bus_command, enqueue, payload};
 use interlink::testkit::sample_agent::agent_history;
@@ -207,6 +207,15 @@ fn a_compaction_that_runs_out_of_time_goes_on_when_asked_again() {
     }
     assert!(slices > 2, "{slices} slices");
     assert_eq!(folded, store.head().0 - 1);
+}
+
+#[test]
+fn a_closed_store_answers_that_it_is_closed() {
+    let options = OpenOptions::exclusive(Location::Memory);
+    let store = Store::<Bus>::open(options, clock(), None).unwrap();
+    store.finish();
+    let asked = store.compact(Cut::ALL, LONG_ENOUGH).unwrap();
+    assert!(matches!(asked.wait(), Err(CompactError::Unwritable { .. })));
 }
 
 fn wait_for<D: Domain>(store: &Store<D>, what: &str, ok: impl Fn(&Store<D>) -> bool) {

@@ -22,6 +22,7 @@ use interlink::testkit::sample::{SMALL_LIMITS, WIDE_LIMITS, enqueue, payload};
 use interlink::testkit::sample_agent::{agent_history, held_history, take_lease};
 use interlink::testkit::sample_directory::directory_history;
 use interlink::testkit::sample_host::host_history;
+use interlink::testkit::sample_import::{import_history, queue_import_history};
 use interlink::testkit::sample_pairing::pairing_history;
 use interlink::types::seq::Seq;
 
@@ -155,6 +156,16 @@ fn write_host_history(path: &Path) {
     store.close();
 }
 
+/// Another program's state that is taken over.
+fn write_import_history(path: &Path) {
+    let options = OpenOptions::shared(Location::File(path.to_owned()));
+    let store = Store::<Agent>::open(options, clock(), None).unwrap();
+    import_history(START, &mut |command| {
+        store.submit(command).unwrap().wait().unwrap().reply
+    });
+    store.close();
+}
+
 /// What hand edits say in vain.
 fn write_held_history(path: &Path) {
     let options = OpenOptions::shared(Location::File(path.to_owned()));
@@ -162,6 +173,14 @@ fn write_held_history(path: &Path) {
     held_history(START, &mut |command| {
         store.submit(command).unwrap().wait().unwrap().reply
     });
+    store.close();
+}
+
+/// Mail of another program's bus.
+fn write_queue_import_history(path: &Path) {
+    let options = OpenOptions::exclusive(Location::File(path.to_owned()));
+    let store = Store::<Bus>::open(options, clock(), None).unwrap();
+    queue_import_history(&mut |command| run(&store, command).reply);
     store.close();
 }
 
@@ -272,12 +291,14 @@ type Later = (&'static str, fn(&Path));
 const LATER_BUS: &[Later] = &[
     ("bus-presence", write_presence_history),
     ("bus-v2", write_history),
+    ("bus-import", write_queue_import_history),
 ];
 const LATER_AGENT: &[Later] = &[
     ("agent-directory", write_directory_history),
     ("agent-pairing", write_pairing_history),
     ("agent-hosts", write_host_history),
     ("agent-held", write_held_history),
+    ("agent-import", write_import_history),
 ];
 
 /// Tables that there were when the first logs were written.

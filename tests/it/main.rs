@@ -3,6 +3,8 @@
 
 #[cfg(all(feature = "persist", feature = "cli"))]
 mod admin;
+#[cfg(all(unix, feature = "agent", feature = "cli", feature = "testkit"))]
+mod admin_backup;
 #[cfg(all(
     target_os = "linux",
     feature = "agent",
@@ -28,6 +30,8 @@ mod admin_peers;
     feature = "testkit"
 ))]
 mod admin_recording;
+#[cfg(all(unix, feature = "agent", feature = "cli", feature = "testkit"))]
+mod admin_repair;
 #[cfg(all(unix, feature = "cli", feature = "testkit"))]
 mod admin_schema;
 #[cfg(all(unix, feature = "agent", feature = "cli", feature = "testkit"))]
@@ -42,6 +46,8 @@ mod bus_process;
 #[cfg(feature = "testkit")]
 mod compaction;
 mod counters;
+#[cfg(feature = "testkit")]
+mod damage;
 #[cfg(feature = "testkit")]
 mod faults;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
@@ -85,6 +91,14 @@ mod hostile_relay;
 mod http;
 #[cfg(feature = "bus")]
 mod http_contract;
+#[cfg(all(
+    target_os = "linux",
+    feature = "agent",
+    feature = "bus",
+    feature = "cli",
+    feature = "testkit"
+))]
+mod import_public;
 #[cfg(feature = "cli")]
 mod keygen;
 #[cfg(all(
@@ -173,6 +187,14 @@ mod secrets;
 mod signed_properties;
 #[cfg(feature = "testkit")]
 mod simulation;
+#[cfg(all(
+    target_os = "linux",
+    feature = "agent",
+    feature = "bus",
+    feature = "cli",
+    feature = "testkit"
+))]
+mod soak;
 #[cfg(feature = "testkit")]
 mod store_basics;
 #[cfg(feature = "testkit")]

@@ -1,6 +1,7 @@
 //! Real processes that share a store file: this binary starts itself in the role of a sibling.
 #![cfg(unix)]
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -99,6 +100,14 @@ impl Domain for Ledger {
 
     fn body_lost(seq: Seq) -> Option<BusEvent> {
         Bus::body_lost(seq)
+    }
+
+    fn let_go(tables: &dyn TableReader, lost: &BTreeSet<Seq>) -> Result<Vec<BusEvent>, TableError> {
+        Bus::let_go(tables, lost)
+    }
+
+    fn nothing() -> BusEvent {
+        Bus::nothing()
     }
 }
 

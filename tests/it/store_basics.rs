@@ -1,5 +1,6 @@
 //! What a store promises when nothing fails, and what it refuses.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -107,6 +108,14 @@ impl Domain for Crooked {
 
     fn body_lost(seq: Seq) -> Option<BusEvent> {
         Bus::body_lost(seq)
+    }
+
+    fn let_go(tables: &dyn TableReader, lost: &BTreeSet<Seq>) -> Result<Vec<BusEvent>, TableError> {
+        Bus::let_go(tables, lost)
+    }
+
+    fn nothing() -> BusEvent {
+        Bus::nothing()
     }
 }
 

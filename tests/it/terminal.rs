@@ -4,9 +4,10 @@
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
@@ -78,21 +79,24 @@ impl Terminal {
 
     /// Waits until the terminal shows a text.
     pub(crate) fn wait_for(&mut self, text: &str) -> String {
+        let mut ended: Option<(ExitStatus, Instant)> = None;
         eventually(text, || {
             let shown = self.shown.lock().unwrap().clone();
-            if !shown.contains(text)
-                && let Some(status) = self.child.try_wait().unwrap()
-            {
-                let mut said = String::new();
-                let _ = self
-                    .child
-                    .stderr
-                    .as_mut()
-                    .unwrap()
-                    .read_to_string(&mut said);
-                panic!("it ended with {status} and never asked: {said}");
+            if shown.contains(text) {
+                return Some(shown);
             }
-            shown.contains(text).then_some(shown)
+            // What it wrote last may still be on its way to us.
+            match ended {
+                None => ended = self.child.try_wait().unwrap().map(|s| (s, Instant::now())),
+                Some((status, since)) if since.elapsed() > Duration::from_secs(5) => {
+                    let mut said = String::new();
+                    let stderr = self.child.stderr.as_mut().unwrap();
+                    let _ = stderr.read_to_string(&mut said);
+                    panic!("it ended with {status} and never asked: {said}");
+                }
+                Some(_) => {}
+            }
+            None
         })
     }
 

@@ -1,11 +1,50 @@
 //! Files and folders of the allowlist.
 
 use std::ffi::OsString;
-use std::fs;
-#[cfg(unix)]
-use std::fs::File;
-use std::io::{self, Write as _};
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use crate::types::limit::MAX_PEERS_FILE_BYTES;
+
+/// What changes when a file is written or replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stamp {
+    len: u64,
+    modified: Option<SystemTime>,
+    #[cfg(unix)]
+    inode: (u64, u64, i64, i64),
+}
+
+impl Stamp {
+    pub(super) fn of(meta: &fs::Metadata) -> Stamp {
+        #[cfg(unix)]
+        use std::os::unix::fs::MetadataExt as _;
+        Stamp {
+            len: meta.len(),
+            modified: meta.modified().ok(),
+            #[cfg(unix)]
+            inode: (meta.dev(), meta.ino(), meta.ctime(), meta.ctime_nsec()),
+        }
+    }
+}
+
+/// What the file says, with its bytes.
+pub(super) struct Read {
+    pub(super) bytes: Vec<u8>,
+    pub(super) stamp: Stamp,
+}
+
+/// Reads the file. It is stamped before it is read, so that what is saved meanwhile is seen to differ.
+pub(super) fn read(path: &Path) -> io::Result<Read> {
+    let file = File::open(path)?;
+    let stamp = Stamp::of(&file.metadata()?);
+    let limit = u64::try_from(MAX_PEERS_FILE_BYTES).unwrap_or(u64::MAX);
+    let mut bytes = Vec::new();
+    file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    Ok(Read { bytes, stamp })
+}
 
 /// The name under which a file is remembered: its folder without symbolic links, then its own
 /// name. The lock stands beside the file under that name, so two names are two files, also where

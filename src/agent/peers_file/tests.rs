@@ -295,3 +295,89 @@ async fn a_second_file_is_refused_until_it_is_asked_for() {
     assert_eq!(rig.names(), [("b".to_owned(), key(2))]);
     switched.ensure(&rig.ledger).await.unwrap();
 }
+
+/// A clock at whose next question somebody saves the file: the code asks for the time between its look
+/// at the file and the end of its work.
+#[derive(Default)]
+struct Editor {
+    save: Mutex<Option<(PathBuf, String)>>,
+}
+
+impl Clock for Editor {
+    fn now(&self) -> UnixMillis {
+        if let Some((path, text)) = self.save.lock().unwrap().take() {
+            let temp = path.with_extension("edit");
+            fs::write(&temp, text).unwrap();
+            fs::rename(temp, path).unwrap();
+        }
+        SystemClock.now()
+    }
+}
+
+fn entries(all: &[(&str, u8)]) -> String {
+    let object: Map<String, Value> = all
+        .iter()
+        .map(|(name, byte)| {
+            let entry = serde_json::json!({ "key": key(*byte).to_string() });
+            ((*name).to_owned(), entry)
+        })
+        .collect();
+    Value::Object(object).to_string()
+}
+
+#[tokio::test]
+async fn what_is_saved_while_an_edit_is_taken_over_counts_as_well() {
+    let editor = Arc::new(Editor::default());
+    let mut rig = Rig::new().await;
+    rig.file = PeersFile::new(rig.file.path().to_owned(), false, editor.clone());
+    rig.write(&entries(&[("bob", 1), ("eve", 2)]));
+    rig.ensure().await.unwrap();
+    rig.write(&entries(&[("bob", 1), ("eve", 2), ("pat", 3)]));
+    let struck = entries(&[("bob", 1), ("pat", 3)]);
+    *editor.save.lock().unwrap() = Some((rig.file.path().to_owned(), struck.clone()));
+    rig.ensure().await.unwrap();
+    rig.ensure().await.unwrap();
+    assert_eq!(
+        rig.names(),
+        [("bob".to_owned(), key(1)), ("pat".to_owned(), key(3))]
+    );
+    assert_eq!(rig.text(), struck);
+}
+
+#[tokio::test]
+async fn what_is_saved_while_a_change_is_written_is_not_overwritten_and_undoes_no_admission() {
+    let editor = Arc::new(Editor::default());
+    let mut rig = Rig::new().await;
+    rig.file = PeersFile::new(rig.file.path().to_owned(), false, editor.clone());
+    rig.write(&entries(&[("bob", 1), ("eve", 2)]));
+    rig.ensure().await.unwrap();
+    let struck = entries(&[("bob", 1)]);
+    *editor.save.lock().unwrap() = Some((rig.file.path().to_owned(), struck));
+    rig.add("pat", 3).await.unwrap();
+    rig.ensure().await.unwrap();
+    assert_eq!(
+        rig.names(),
+        [("bob".to_owned(), key(1)), ("pat".to_owned(), key(3))]
+    );
+    let text = rig.text();
+    assert_eq!(Peers::parse(&text).unwrap().len(), 2, "{text}");
+    assert!(!rig.dir.path().join("peers.json.next").exists());
+}
+
+#[tokio::test]
+async fn what_breaks_the_file_while_a_change_is_written_is_an_error_until_it_is_mended() {
+    let editor = Arc::new(Editor::default());
+    let mut rig = Rig::new().await;
+    rig.file = PeersFile::new(rig.file.path().to_owned(), false, editor.clone());
+    rig.write(&entries(&[("bob", 1)]));
+    rig.ensure().await.unwrap();
+    *editor.save.lock().unwrap() = Some((rig.file.path().to_owned(), "{".into()));
+    let told = rig.add("pat", 3).await.unwrap_err();
+    assert!(matches!(told, PeersFileError::Behind(_)), "{told}");
+    for _ in 0..2 {
+        let broken = rig.ensure().await.unwrap_err();
+        assert!(matches!(broken, PeersFileError::Broken { .. }), "{broken}");
+    }
+    assert_eq!(rig.text(), "{");
+    assert_eq!(rig.names().len(), 2);
+}

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use crate::domain::decide::agent::ImportOutcome;
 use crate::domain::query::agent::Peer;
 use crate::wire::peers::{Peers, PeersError};
 
@@ -24,4 +25,17 @@ pub(super) fn merged(base: &Map<String, Value>, peers: &[Peer]) -> Result<String
         })
         .collect();
     Peers::parse(&Value::Object(object).to_string())?.print()
+}
+
+/// Tells the operator what a hand edit did.
+pub(super) fn report(outcome: &ImportOutcome) {
+    for (name, key) in &outcome.added {
+        tracing::warn!("peers file edited by hand: {name:?} ({key}) may write to this identity");
+    }
+    for (name, key) in &outcome.removed {
+        tracing::warn!("peers file edited by hand: {name:?} ({key}) is revoked");
+    }
+    for (name, key) in &outcome.held {
+        tracing::warn!("{name:?} ({key}) was revoked and does not come back through the file");
+    }
 }

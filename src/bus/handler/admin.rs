@@ -2,29 +2,33 @@
 //! request is routed ([`allowed`]).
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::Body;
 use axum::extract::{Path, Query, State};
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
-use axum::http::{StatusCode, Uri};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
 use data_encoding::HEXLOWER;
 use serde::Deserialize;
 
 use super::json;
 use crate::bus::failure::Failure;
+use crate::bus::request;
 use crate::bus::state::App;
 use crate::crypto::hash::sha256;
 use crate::domain::decide::bus::Bus;
 use crate::domain::tables::TableId;
 use crate::event::bus::BusEvent;
 use crate::event::kind::StoreKind;
-use crate::store::{Cut, ReadError, inspect, verify as proof};
+use crate::store::{CopyError, Cut, ReadError, Snapshot, copy_proven, inspect, verify as proof};
 use crate::types::limit::{MAX_ADMIN_ROWS, MAX_REPLAYED_ROWS};
 use crate::types::seq::Seq;
 use crate::types::time::UnixMillis;
+use crate::wire::admin::{Backup, Verification};
 
 /// Rows of an answer when the request names no limit.
 const DEFAULT_ROWS: usize = 100;
@@ -204,4 +208,47 @@ pub(in crate::bus) async fn verify(State(app): State<Arc<App>>) -> Result<Respon
         )))
     });
     json(StatusCode::OK, &outcome.await?)
+}
+
+/// Copies the store to a path on this machine, and proves the copy before it has its name.
+pub(in crate::bus) async fn backup(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Failure> {
+    let wish: Backup = request::json(&headers, body).await?;
+    let path = PathBuf::from(wish.file);
+    if !path.is_absolute() {
+        return Err(Failure::shape("`file` is no absolute path"));
+    }
+    let snapshot = app.store.snapshot()?;
+    drop(app);
+    let copied = tokio::task::spawn_blocking(move || copy(&snapshot, &path)).await;
+    let outcome = copied.map_err(|e| Failure::internal(e.to_string()))??;
+    json(StatusCode::OK, &outcome)
+}
+
+fn copy(snapshot: &Snapshot, path: &std::path::Path) -> Result<Verification, Failure> {
+    let mut outcome = Verification::default();
+    let copied = copy_proven::<Unproven>(snapshot, path, |copy| {
+        outcome = inspect::verification(&proof::verify::<Bus>(copy, |_| {}));
+        if outcome.ok {
+            Ok(())
+        } else {
+            Err(Unproven(None))
+        }
+    });
+    match copied {
+        Ok(()) | Err(Unproven(None)) => Ok(outcome),
+        Err(Unproven(Some(e))) => Err(Failure::internal(e.to_string())),
+    }
+}
+
+/// A copy that is not kept: for what it holds, or because it could not be made.
+struct Unproven(Option<CopyError>);
+
+impl From<CopyError> for Unproven {
+    fn from(e: CopyError) -> Self {
+        Unproven(Some(e))
+    }
 }

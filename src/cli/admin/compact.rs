@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::super::clock::WallClock;
@@ -61,8 +62,8 @@ pub(super) struct Args {
 }
 
 /// What happened to a store.
-#[derive(Serialize)]
-struct Answer {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Answer {
     #[serde(flatten)]
     origin: Origin,
     dry_run: bool,

@@ -20,7 +20,7 @@ use crate::store::Cut;
 use crate::types::limit::{MAX_ADMIN_ROWS, MAX_REPLAYED_ROWS};
 use crate::types::seq::Seq;
 use crate::wire::admin::{
-    AdminFile, Compaction, Depths, Queues, Records, Status, TableRows, Verification,
+    AdminFile, Backup, Compaction, Depths, Queues, Records, Status, TableRows, Verification,
 };
 
 /// Longest answer in bytes: a full page of the largest events.
@@ -52,6 +52,16 @@ pub(super) enum EndpointError {
         path: PathBuf,
         /// What is wrong.
         source: io::Error,
+    },
+    /// It answers, and does not do it.
+    #[error("the bus at {url} (pid {pid}) refuses: {reason}")]
+    Refused {
+        /// Where the bus is.
+        url: String,
+        /// Its process id.
+        pid: u32,
+        /// Its words.
+        reason: String,
     },
     /// No answer, or none that reads.
     #[error("the bus at {url} (pid {pid}): {reason}")]
@@ -134,7 +144,11 @@ impl EndpointReader {
         if !status.is_success() {
             let problem: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
             let detail = problem.get("detail").and_then(|d| d.as_str());
-            return Err(self.failed(format!("{status} {}", detail.unwrap_or_default())));
+            return Err(AdminError::Endpoint(EndpointError::Refused {
+                url: self.file.url.clone(),
+                pid: self.file.pid,
+                reason: format!("{status} {}", detail.unwrap_or_default()),
+            }));
         }
         serde_json::from_slice(&body).map_err(|e| self.failed(e))
     }
@@ -186,6 +200,20 @@ impl EndpointReader {
         let request = request.header("authorization", self.authorization());
         let request = request.config().timeout_global(Some(COMPACT)).build();
         self.answer(request.send_empty())
+    }
+
+    /// Lets the bus copy its store, and prove the copy.
+    pub(super) fn back_up(&self, to: &Path) -> Result<Verification, AdminError> {
+        let Some(file) = to.to_str().map(ToOwned::to_owned) else {
+            let path = to.to_owned();
+            return Err(super::care::CareError::Path { path }.into());
+        };
+        let body = serde_json::to_vec(&Backup { file }).map_err(io::Error::from)?;
+        let request = self.agent.post(self.url("backup"));
+        let request = request.header("authorization", self.authorization());
+        let request = request.header("content-type", "application/json");
+        let request = request.config().timeout_global(Some(REPLAY)).build();
+        self.answer(request.send(&body[..]))
     }
 
     fn status_answer(&self) -> Result<Status, AdminError> {

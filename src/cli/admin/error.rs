@@ -121,6 +121,9 @@ pub(super) enum AdminError {
     #[cfg(feature = "agent")]
     #[error("{text:?} fits several keys")]
     Ambiguous { text: String },
+    #[cfg(feature = "agent")]
+    #[error(transparent)]
+    Import(#[from] super::import::ImportError),
     #[error("{what}\nnobody can be asked here")]
     Unconfirmed { what: String },
     #[error("not confirmed; nothing has changed")]
@@ -129,6 +132,10 @@ pub(super) enum AdminError {
     ShrinkInUse,
     #[error(transparent)]
     Compact(#[from] crate::store::CompactError),
+    #[error(transparent)]
+    Care(#[from] super::care::CareError),
+    #[error("there is no command called {name:?}")]
+    NoCommand { name: String },
     #[cfg(feature = "agent")]
     #[error("erasing cannot be undone")]
     NotConfirmed,
@@ -171,9 +178,14 @@ impl AdminError {
                 OpenError::WrongKind { .. } => Exit::StoreWrongKind,
                 _ => Exit::Failure,
             },
+            AdminError::Care(e) => e.exit(),
+            AdminError::NoCommand { .. } => Exit::Usage,
+            AdminError::Endpoint(EndpointError::Refused { .. }) => Exit::Failure,
             AdminError::Endpoint(_) | AdminError::ShrinkInUse => Exit::StoreInUse,
             #[cfg(feature = "agent")]
             AdminError::Held(_) => Exit::StoreInUse,
+            #[cfg(feature = "agent")]
+            AdminError::Import(e) => e.exit(),
             #[cfg(feature = "agent")]
             AdminError::Relays(_)
             | AdminError::Petname { .. }
@@ -197,9 +209,13 @@ impl AdminError {
                 "its owner offers no admin endpoint: end it, then try again"
             }
             AdminError::Open(OpenError::FormatTooNew { .. }) => "use a newer interlink-admin",
+            AdminError::Unconfirmed { .. } => "say --yes",
+            AdminError::Open(OpenError::Corrupt { .. }) => {
+                "if it was a store, `interlink-admin repair` makes a new one of what is left"
+            }
+            AdminError::Endpoint(EndpointError::Refused { .. }) => return None,
             AdminError::Endpoint(_) => "is the bus frozen? `kill -CONT` or restart it",
             AdminError::Positions { .. } => "choose one with --store PATH",
-            AdminError::Unconfirmed { .. } => "say --yes",
             AdminError::ShrinkInUse => "stop the bus first, or leave --shrink out",
             AdminError::NoMessage { .. } => {
                 "is its store among those of `interlink-admin status`? name others with --store \
@@ -221,6 +237,7 @@ impl AdminError {
                 return Some(format!("there are: {}", names.join(", ")));
             }
             AdminError::Demo(e) => return e.next(),
+            AdminError::Care(e) => return e.next(),
             #[cfg(feature = "agent")]
             e => return e.next_for_operators().map(ToOwned::to_owned),
             #[cfg(not(feature = "agent"))]
@@ -267,6 +284,7 @@ impl AdminError {
             AdminError::NobodyAsks { .. } | AdminError::NoConflict { .. } => {
                 "`interlink-admin pair list` shows what waits"
             }
+            AdminError::Import(e) => return e.next(),
             AdminError::NameNeeded => "choose one with --petname NAME",
             AdminError::Ambiguous { .. } => "give the whole key",
             _ => return None,

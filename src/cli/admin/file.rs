@@ -52,6 +52,7 @@ impl FileReader {
     pub(super) fn open(path: &Path) -> Result<FileReader, AdminError> {
         let reader = open_in_time(path)?;
         let name = path.display().to_string();
+        super::care::expect_known_format(&reader, path)?;
         let kind = reader.kind().map_err(|source| AdminError::Read {
             store: name.clone(),
             source,
@@ -93,6 +94,15 @@ impl FileReader {
         self.read(|snapshot| Ok(inspect::compaction(&snapshot.foldable(cut)?)))
     }
 
+    /// The newest state.
+    pub(super) fn snapshot(&self) -> Result<Snapshot, AdminError> {
+        let snapshot = self.reader.snapshot();
+        snapshot.map_err(|source| AdminError::Read {
+            store: self.origin.name().to_owned(),
+            source,
+        })
+    }
+
     fn read<T>(&self, f: impl FnOnce(&Snapshot) -> Result<T, ReadError>) -> Result<T, AdminError> {
         let snapshot = self.reader.snapshot();
         snapshot
@@ -105,7 +115,7 @@ impl FileReader {
 }
 
 /// Opens on a thread of its own, which is left behind when the deadline passes.
-fn open_in_time(path: &Path) -> Result<Reader, OpenError> {
+pub(super) fn open_in_time(path: &Path) -> Result<Reader, OpenError> {
     let owned = path.to_owned();
     let (sender, receiver) = mpsc::channel();
     thread::Builder::new()
@@ -128,6 +138,7 @@ impl StoreReader for FileReader {
     }
 
     fn status(&self) -> Result<StoreStatus, AdminError> {
+        self.current()?;
         self.read(|snapshot| {
             let head = snapshot.head()?;
             let newest = records(snapshot, self.origin.kind, head, 1)?;
@@ -154,16 +165,19 @@ impl StoreReader for FileReader {
 
     fn queues(&self) -> Result<Queues, AdminError> {
         self.expect(StoreKind::Bus)?;
+        self.current()?;
         self.read(|snapshot| Ok(inspect::queues(&Bus::build_index(snapshot)?)))
     }
 
     fn outbox(&self, all: bool) -> Result<Vec<OutboxView>, AdminError> {
         self.expect(StoreKind::Agent)?;
+        self.current()?;
         self.read(|snapshot| Ok(outbox(snapshot, all)?))
     }
 
     fn directory(&self) -> Result<Vec<KnownSessionView>, AdminError> {
         self.expect(StoreKind::Agent)?;
+        self.current()?;
         self.read(|snapshot| Ok(directory(snapshot)?))
     }
 

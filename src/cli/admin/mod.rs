@@ -13,6 +13,8 @@
 //! Standard output carries the answer, standard error what is to be said about it.
 
 mod at;
+mod backup;
+mod care;
 mod compact;
 mod confirm;
 mod demo;
@@ -22,10 +24,15 @@ mod file;
 mod filter;
 #[cfg(feature = "agent")]
 mod forget;
+#[cfg(feature = "agent")]
+mod import;
+mod lines;
 mod links;
 mod listing;
 mod locate;
 mod log;
+mod manual;
+mod migrate;
 #[cfg(feature = "agent")]
 mod operator;
 mod outbox;
@@ -36,6 +43,8 @@ mod peers;
 mod print;
 mod queue;
 mod reader;
+mod repair;
+mod restore;
 mod rows;
 pub mod schema;
 mod sessions;
@@ -48,6 +57,7 @@ mod trace;
 mod verify;
 mod when;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -57,6 +67,7 @@ use clap::{Parser, Subcommand};
 
 use super::exit::Exit;
 use super::out;
+use crate::store;
 use error::AdminError;
 use locate::Target;
 use print::Printer;
@@ -75,7 +86,7 @@ Exit codes:
   5  the store was written by a newer version
   6  the store is damaged, or is no store
   7  the store is of another kind than the command needs
-  8  verify found a difference";
+  8  verify found a difference; a store or its copy is not what its log says";
 
 /// Inspect the stores of a bus and of identities, also while they are in use.
 #[derive(Debug, Parser)]
@@ -124,6 +135,28 @@ enum Command {
     Peers(peers::Args),
     /// Watch one message survive two kills, in a temporary folder
     Demo(demo::Args),
+    /// Copy a store to a file, also while it is used
+    Backup(backup::Args),
+    /// Put a backup into the place of a store that nobody has open
+    Restore(restore::Args),
+    /// Write a store as lines of JSON
+    Export(lines::export::Args),
+    /// Make a new store of an export, or take over what the public interlink-mcp keeps
+    #[cfg(feature = "agent")]
+    Import(import::Args),
+    /// Make a new store of an export
+    #[cfg(not(feature = "agent"))]
+    Import(lines::import::Args),
+    /// Make a new store of what can be read of a damaged one
+    Repair(repair::Args),
+    /// Bring stores of an older format up to this program
+    Migrate(migrate::MigrateArgs),
+    /// Replace the rows of a store by what its log gives
+    Rebuild(migrate::RebuildArgs),
+    /// Completions for a shell
+    Completions(manual::CompletionsArgs),
+    /// The manual as a page for `man`
+    Man(manual::ManArgs),
     /// Whose sessions an identity knows; forget one
     #[command(subcommand)]
     Sessions(sessions::Args),
@@ -144,8 +177,12 @@ pub fn main() -> ExitCode {
             return ExitCode::from(u8::try_from(e.exit_code()).unwrap_or(2));
         }
     };
+    store::quiet_engine_panics();
     let mut printer = Printer::stdout(args.json);
-    let done = run(args, &mut printer).and_then(|code| {
+    // The engine may also stop where it is not called: when a handle on a damaged file is dropped.
+    let done = catch_unwind(AssertUnwindSafe(|| run(args, &mut printer)));
+    let done = done.unwrap_or_else(|panic| Err(care::stopped(&*panic).into()));
+    let done = done.and_then(|code| {
         printer.flush()?;
         Ok(code)
     });
@@ -177,6 +214,19 @@ fn run(args: Args, printer: &mut Printer) -> Result<u8, AdminError> {
         Command::ForgetPeer(forget) => {
             return forget::run(&forget, store, printer).map(|()| printer.code);
         }
+        Command::Restore(args) => {
+            return restore::run(&args, store, printer).map(|()| printer.code);
+        }
+        #[cfg(feature = "agent")]
+        Command::Import(args) => {
+            return import::run(&args, store, printer).map(|()| printer.code);
+        }
+        #[cfg(not(feature = "agent"))]
+        Command::Import(args) => {
+            return lines::import::run(&args.file, store, printer).map(|()| printer.code);
+        }
+        Command::Completions(args) => return manual::completions(&args).map(|()| printer.code),
+        Command::Man(args) => return manual::man(&args).map(|()| printer.code),
         command => command,
     };
     let targets = locate::targets(store)?;
@@ -192,7 +242,16 @@ fn run(args: Args, printer: &mut Printer) -> Result<u8, AdminError> {
         Command::Verify => verify::run(&targets, printer),
         Command::Compact(args) => compact::run(&args, &targets, printer),
         Command::Sessions(_) => sessions::list(&targets, printer),
-        Command::Demo(_) => Ok(()),
+        Command::Backup(args) => backup::run(&args, &targets, printer),
+        Command::Export(args) => lines::export::run(&args, &targets, printer),
+        Command::Repair(args) => repair::run(&args, &targets, printer),
+        Command::Migrate(args) => migrate::migrate(&args, &targets, printer),
+        Command::Rebuild(args) => migrate::rebuild(&args, &targets, printer),
+        Command::Demo(_)
+        | Command::Restore(_)
+        | Command::Import(_)
+        | Command::Completions(_)
+        | Command::Man(_) => Ok(()),
         #[cfg(feature = "agent")]
         Command::Pair(_) | Command::Peers(_) | Command::ForgetPeer(_) => Ok(()),
     }

@@ -41,6 +41,38 @@ pub(super) struct Who {
     peers: Option<PathBuf>,
 }
 
+impl Who {
+    fn key_path(&self) -> Result<PathBuf, AdminError> {
+        Ok(match &self.key {
+            Some(path) => path.clone(),
+            None => paths::key_file(&paths::process_env)?,
+        })
+    }
+
+    /// The secret key.
+    pub(super) fn identity(&self) -> Result<SigningIdentity, AdminError> {
+        let permissions = if self.insecure_key_permissions {
+            KeyPermissions::AllowOpen
+        } else {
+            KeyPermissions::Private
+        };
+        Ok(keystore::load(&self.key_path()?, permissions)?)
+    }
+
+    /// The list of peers, given the one that the identity has, and whether it is sure that it is
+    /// the identity's: another one's list must not become this one's because it stands at the usual
+    /// place.
+    pub(super) fn list(&self, adopted: Option<PathBuf>) -> Result<(PathBuf, bool), AdminError> {
+        let env = paths::process_env;
+        if let Some(path) = adopted.or_else(|| self.peers.clone()) {
+            return Ok((path, true));
+        }
+        let key = self.key_path()?;
+        let usual_key = paths::key_file(&env).is_ok_and(|usual| usual == key);
+        Ok((paths::peers_file(&env)?, usual_key))
+    }
+}
+
 /// Through which relays answers go.
 #[derive(Debug, clap::Args)]
 pub(super) struct Relays {
@@ -83,20 +115,11 @@ impl Operator {
     }
 
     fn open_store(who: &Who, place: Option<&Path>, create: bool) -> Result<Operator, AdminError> {
-        let env = paths::process_env;
-        let key = match &who.key {
-            Some(path) => path.clone(),
-            None => paths::key_file(&env)?,
-        };
-        let permissions = if who.insecure_key_permissions {
-            KeyPermissions::AllowOpen
-        } else {
-            KeyPermissions::Private
-        };
-        let identity = keystore::load(&key, permissions)?;
+        let identity = who.identity()?;
         let me = identity.public();
         let path = store_path(place, &me)?;
         if let Some(owner) = identity_of(&path).filter(|owner| *owner != me) {
+            let key = who.key_path()?;
             return Err(AdminError::NotItsKey { path, owner, key });
         }
         if !create && !path.exists() {
@@ -110,15 +133,8 @@ impl Operator {
         })?;
         let ledger = Ledger::over(store);
         let adopted = ledger.read_blocking(|s| Ok(query::peers_file(s)?))?;
-        // Another identity's list must not become this one's because it stands at the usual place.
-        let usual_key = paths::key_file(&env).is_ok_and(|usual| usual == key);
-        let sure = adopted.is_some() || who.peers.is_some() || usual_key;
         let has_file = adopted.is_some();
-        let file = match (adopted, &who.peers) {
-            (Some(row), _) => PathBuf::from(row.path),
-            (None, Some(path)) => path.clone(),
-            (None, None) => paths::peers_file(&env)?,
-        };
+        let (file, sure) = who.list(adopted.map(|row| PathBuf::from(row.path)))?;
         Ok(Operator {
             identity,
             me,
@@ -187,7 +203,7 @@ impl Operator {
 }
 
 /// The store of an identity: what was named, or the usual place; inside a folder of stores its own.
-fn store_path(place: Option<&Path>, me: &PublicKey) -> Result<PathBuf, AdminError> {
+pub(super) fn store_path(place: Option<&Path>, me: &PublicKey) -> Result<PathBuf, AdminError> {
     match place {
         Some(place) if place.is_dir() => {
             let inside = [

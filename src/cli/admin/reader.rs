@@ -95,7 +95,7 @@ pub(super) const fn owner(kind: StoreKind) -> &'static str {
 }
 
 /// Numbers of a store.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct StoreStatus {
     #[serde(flatten)]
     pub(super) origin: Origin,
@@ -116,7 +116,7 @@ pub(super) struct StoreStatus {
 }
 
 /// Numbers of a bus.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub(super) struct BusNumbers {
     pub(super) queues: u64,
     pub(super) messages: u64,
@@ -126,7 +126,7 @@ pub(super) struct BusNumbers {
 }
 
 /// The process that owns the store.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct Running {
     pub(super) pid: u32,
     pub(super) url: String,
@@ -139,7 +139,7 @@ pub(super) struct Running {
 }
 
 /// Numbers of an identity.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct AgentNumbers {
     /// Its public key, where the path tells.
     pub(super) key: Option<String>,
@@ -161,7 +161,7 @@ pub(super) struct AgentNumbers {
 }
 
 /// Numbers of a session.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct SessionNumbers {
     pub(super) session: String,
     /// Number of its newest lease.
@@ -177,7 +177,7 @@ pub(super) struct SessionNumbers {
 }
 
 /// An outgoing message.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct OutboxView {
     pub(super) seq: u64,
     pub(super) msg_id: String,
@@ -197,7 +197,7 @@ pub(super) struct OutboxView {
 }
 
 /// An outgoing message on one relay.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub(super) struct RelayView {
     pub(super) url: String,
     /// `waiting`, `accepted` or `refused`.
@@ -217,7 +217,7 @@ pub(super) struct RelayView {
 }
 
 /// A session that was seen announced.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct KnownSessionView {
     pub(super) session: String,
     /// The key that owns it; absent when several were seen at once.
@@ -229,7 +229,7 @@ pub(super) struct KnownSessionView {
 }
 
 /// A key that claims a session.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct ClaimView {
     pub(super) key: String,
     /// Its local name, while it is admitted.

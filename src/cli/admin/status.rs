@@ -1,5 +1,6 @@
 //! `status`: what every store holds, and who uses it.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::error::AdminError;
@@ -8,8 +9,8 @@ use super::print::{Id, Printer, Style, age, bytes, now, span};
 use super::reader::{AgentNumbers, BusNumbers, Running, SessionNumbers, Source, StoreStatus};
 use crate::types::time::UnixMillis;
 
-#[derive(Serialize)]
-struct Answer {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Answer {
     stores: Vec<StoreStatus>,
 }
 

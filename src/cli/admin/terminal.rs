@@ -97,17 +97,29 @@ pub(super) enum TerminalError {
 /// Asks on the terminal. True: what was typed is the beginning of the fingerprint.
 pub(super) fn confirm(question: &Question<'_>, shell: Shell) -> Result<bool, TerminalError> {
     shell.check()?;
+    let line = ask(&text(question), &prompt())?;
+    Ok(is_yes(line.trim(), &question.key))
+}
+
+/// Asks on the terminal about what a text says. True: `yes` was typed.
+pub(super) fn agree(text: &str) -> Result<bool, TerminalError> {
+    let line = ask(text, "Type yes to go on, anything else to stop: ")?;
+    Ok(line.trim() == "yes")
+}
+
+/// The line that is typed behind a prompt.
+fn ask(text: &str, prompt: &str) -> Result<String, TerminalError> {
     let mut terminal = open().map_err(TerminalError::None)?;
     // What was typed before the prompt stood there is nobody's answer; whatever follows it counts.
-    say(&mut terminal, &text(question))
+    say(&mut terminal, text)
         .and_then(|()| drain(&terminal))
-        .and_then(|()| say(&mut terminal, &prompt()))
+        .and_then(|()| say(&mut terminal, prompt))
         .map_err(TerminalError::Io)?;
     let mut line = String::new();
     BufReader::new(terminal.take(MAX_LINE))
         .read_line(&mut line)
         .map_err(TerminalError::Io)?;
-    Ok(is_yes(line.trim(), &question.key))
+    Ok(line)
 }
 
 fn say(terminal: &mut File, text: &str) -> io::Result<()> {

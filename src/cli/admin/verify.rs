@@ -6,6 +6,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::error::AdminError;
@@ -18,12 +19,12 @@ use crate::wire::admin::{RecordRow, Verification};
 /// Progress is told when a proof takes longer than this, and at this interval.
 const PROGRESS: Duration = Duration::from_secs(1);
 
-#[derive(Serialize)]
-struct Answer {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Answer {
     stores: Vec<StoreProof>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct StoreProof {
     #[serde(flatten)]
     origin: Origin,

@@ -143,7 +143,8 @@ impl Projection<BusEvent> for Pending {
             | BusEvent::Unregistered(_)
             | BusEvent::PresenceExpired(_)
             | BusEvent::PresenceSigned(_)
-            | BusEvent::PresenceForgotten(_) => {}
+            | BusEvent::PresenceForgotten(_)
+            | BusEvent::QueueImported(_) => {}
         }
         Ok(())
     }
@@ -193,7 +194,8 @@ impl Projection<BusEvent> for Drops {
             | BusEvent::Unregistered(_)
             | BusEvent::PresenceExpired(_)
             | BusEvent::PresenceSigned(_)
-            | BusEvent::PresenceForgotten(_) => return Ok(()),
+            | BusEvent::PresenceForgotten(_)
+            | BusEvent::QueueImported(_) => return Ok(()),
         };
         let key = counter.key();
         let row: DropsRow = get_row(tables, TableId::Drops, &key)?.unwrap_or_default();
@@ -251,7 +253,8 @@ impl Projection<BusEvent> for Roster {
             | BusEvent::Dropped(_)
             | BusEvent::BodyLost(_)
             | BusEvent::PresenceSigned(_)
-            | BusEvent::PresenceForgotten(_) => {}
+            | BusEvent::PresenceForgotten(_)
+            | BusEvent::QueueImported(_) => {}
         }
         Ok(())
     }
@@ -304,7 +307,8 @@ impl Projection<BusEvent> for PresenceTimes {
             | BusEvent::Seen(_)
             | BusEvent::Unregistered(_)
             | BusEvent::PresenceExpired(_)
-            | BusEvent::BodyLost(_) => {}
+            | BusEvent::BodyLost(_)
+            | BusEvent::QueueImported(_) => {}
         }
         Ok(())
     }

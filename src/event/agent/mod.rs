@@ -11,9 +11,11 @@
 //! - `room`: the events of each of these as a pattern.
 //! - `directory`: whose sessions there are, and what is not to be remembered.
 //! - `host`: how a session's host can be woken.
+//! - `import`: what came from another program.
 
 mod directory;
 mod host;
+mod import;
 mod mailbox;
 mod outbox;
 mod pairing;
@@ -26,6 +28,7 @@ pub use directory::{
 };
 
 pub use host::{HostChange, HostChanged, HostKind};
+pub use import::{Imported, ImportedPart};
 pub use mailbox::{
     Acknowledged, NoticeChange, NoticeChanged, NoticePath, Received, ReceivedExpired,
     ReplayForgotten, ReplaySeen,
@@ -137,6 +140,7 @@ agent_events!(
     SessionsForgotten,
     ExpiredDismissed,
     PeerForgotten,
+    Imported,
 );
 
 fn hex(bytes: &[u8]) -> String {

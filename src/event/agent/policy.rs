@@ -17,6 +17,8 @@ pub enum Origin {
     Admin,
     /// A human whom the host asked on behalf of a session.
     Human,
+    /// The operator took over another program's state.
+    Import,
 }
 
 impl Origin {
@@ -28,6 +30,7 @@ impl Origin {
             Origin::Tool => "tool",
             Origin::Admin => "admin",
             Origin::Human => "human",
+            Origin::Import => "import",
         }
     }
 }

@@ -1,7 +1,8 @@
 //! The events of a room as one pattern. A projection that a whole room does not concern says so in
 //! one word, and the compiler still asks it about every new event.
 
-/// Who may write, and who polls for a session.
+/// Who may write, who polls for a session, and the marks of what was taken over, which concern no
+/// row.
 macro_rules! policy_event {
     () => {
         $crate::event::agent::AgentEvent::PeerAdded(_)
@@ -11,6 +12,7 @@ macro_rules! policy_event {
             | $crate::event::agent::AgentEvent::PeersHeld(_)
             | $crate::event::agent::AgentEvent::LeaseTaken(_)
             | $crate::event::agent::AgentEvent::LeaseReleased(_)
+            | $crate::event::agent::AgentEvent::Imported(_)
     };
 }
 /// Our messages on their way.

@@ -8,7 +8,10 @@ use std::thread;
 use std::time::Duration;
 
 use interlink::crypto::hash::sha256;
+use interlink::domain::decide::bus::Bus;
+use interlink::store::{Mode, Reader};
 use interlink::testkit::Rng;
+use interlink::types::seq::Seq;
 use serde_json::{Value, json};
 
 use super::agents::DRAIN;
@@ -17,7 +20,7 @@ use super::history::{Event, Key, Msg, Who};
 use super::process::{BusPlace, RawConn};
 use super::stores;
 use crate::mcp_support::eventually;
-use crate::support::{long, seed};
+use crate::support::{long, seed, verified};
 
 const QUEUES: u16 = 2;
 const SENDERS: u16 = 4;
@@ -168,8 +171,31 @@ fn acknowledge(shared: &Shared, wire: &mut Wire<'_>, reader: Who, keys: &[Key]) 
     }
 }
 
+/// Lets whatever bus runs compact its log, again and again; gives the records that went.
+fn compact(shared: &Shared, bus: &BusPlace) -> u64 {
+    let client = reqwest::blocking::Client::new();
+    let name = format!("{}.admin", bus.db.display());
+    let mut folded = 0;
+    while !shared.stopped() {
+        let file = std::fs::read(&name).ok();
+        let file: Option<Value> = file.and_then(|text| serde_json::from_slice(&text).ok());
+        let Some(file) = file else { continue };
+        let text = |member: &str| file[member].as_str().unwrap().to_owned();
+        let url = format!("{}/admin/v1/compact?until={}", text("url"), u64::MAX);
+        let request = client.post(url).bearer_auth(text("token"));
+        // The bus may be dead, or another one by now.
+        let answer = request.send().and_then(|answer| answer.json::<Value>());
+        folded += answer.map_or(0, |answer| answer["records"].as_u64().unwrap_or(0));
+    }
+    folded
+}
+
 /// One run: kills, then calm until everything was read.
 fn run(args: &[&str], kills: u32, readers: u16, full: usize) {
+    run_with(args, kills, readers, full, false);
+}
+
+fn run_with(args: &[&str], kills: u32, readers: u16, full: usize, compacted: bool) {
     let mut rng = Rng::new(seed());
     let dir = tempfile::tempdir().unwrap();
     let bus = BusPlace::new(dir.path(), args);
@@ -185,6 +211,12 @@ fn run(args: &[&str], kills: u32, readers: u16, full: usize) {
         for n in 0..QUEUES * readers {
             let seed = rng.next_u64();
             scope.spawn(move || read(shared, bus, n % QUEUES, Rng::new(seed)));
+        }
+        if compacted {
+            scope.spawn(move || {
+                let folded = compact(shared, bus);
+                assert!(folded > 0, "nothing was compacted");
+            });
         }
         let _guard = shared.guard();
         for _ in 0..kills {
@@ -223,6 +255,15 @@ fn run(args: &[&str], kills: u32, readers: u16, full: usize) {
         });
     }
     bus.slot.terminate();
+    if compacted {
+        let tally = shared.recorder.judge();
+        assert!(tally.taken > 0 && tally.acknowledged > 0, "{tally:?}");
+        let snapshot = Reader::open(&bus.db, Mode::Exclusive).unwrap();
+        let snapshot = snapshot.snapshot().unwrap();
+        assert!(snapshot.base().unwrap() > Seq::ZERO);
+        verified::<Bus>(&snapshot);
+        return;
+    }
     let payloads: BTreeMap<_, _> = (0..SENDERS)
         .flat_map(|from| {
             let last = sent[usize::from(from)].load(Ordering::SeqCst);
@@ -245,6 +286,11 @@ fn run(args: &[&str], kills: u32, readers: u16, full: usize) {
 #[test]
 fn a_bus_killed_many_times_a_second_keeps_its_word() {
     run(&[], if long() { 600 } else { 40 }, 2, 200);
+}
+
+#[test]
+fn a_bus_killed_while_it_compacts_keeps_its_word() {
+    run_with(&[], if long() { 300 } else { 25 }, 2, 200, true);
 }
 
 #[test]

@@ -113,6 +113,19 @@ fn originals(name: &str, rng: &mut Rng) -> Vec<Vec<u8>> {
             json!({ "me": "q", "ack": "q\u{0}1", "acks": ["q\u{0}2"] }).to_string(),
         ],
         "peers" => vec![json!({ "a": { "key": key, "may": ["x"] } }).to_string()],
+        "public_state" => {
+            let record = json!({ "message": message, "peer": "a", "state": "inbox_queued", "superseded_by": null });
+            let entry = json!({ "key": key, "name": "n", "request_id": "1", "reply_to": format!("{key}#s") });
+            let job = json!({ "route": format!("{}#s", message.to), "msg": message });
+            vec![
+                json!({ "records": [record, record], "notice": null }).to_string(),
+                json!({ "inbound": [entry], "outbound": [entry], "queued": [job] }).to_string(),
+                json!({ "s": [key], "t": [key, key] }).to_string(),
+                json!([{ "id": "1", "msg_id": "m", "sender": "x", "text": "t" }]).to_string(),
+                json!({ "payload": message, "ts": 5 }).to_string(),
+                json!({ "content": "c", "sender": "s", "msg_id": "m" }).to_string() + "\n",
+            ]
+        }
         "key_file" => vec![format!("{key}\n")],
         "ids" => vec![
             key.clone(),

@@ -8,7 +8,7 @@ use interlink::agent::client::{RelayUrl, problem_text};
 use interlink::agent::config::parse_relays;
 use interlink::codec::{body, frame};
 use interlink::crypto::keyfile::{parse_key_text, print_key_text};
-use interlink::crypto::sign::{Signature, decode_public_key};
+use interlink::crypto::sign::{Signature, SigningIdentity, decode_public_key};
 use interlink::domain::projection::bus::{PendingRow, PresenceTimeRow, RosterRow};
 use interlink::event::agent::AgentEvent;
 use interlink::event::bus::BusEvent;
@@ -20,12 +20,14 @@ use interlink::types::limit::{
     MAX_ROSTER_ENTRIES, MAX_SESSION_ID_BYTES,
 };
 use interlink::types::route::Route;
+use interlink::types::secret::Secret;
 use interlink::wire::announce::Announcement;
 use interlink::wire::envelope::Message;
 use interlink::wire::http::client::{RecvReply, RosterReply, SendReply};
 use interlink::wire::http::{AckRequest, SendRequest};
 use interlink::wire::pair::PairRequest;
 use interlink::wire::peers::{Peers, Petname};
+use interlink::wire::public;
 
 /// A parser under test.
 pub type Target = fn(&[u8]);
@@ -40,6 +42,7 @@ pub const ALL: &[(&str, Target)] = &[
     ("problem", problem),
     ("bus_requests", bus_requests),
     ("peers", peers),
+    ("public_state", public_state),
     ("key_file", key_file),
     ("frame", frame),
     ("event", event),
@@ -291,4 +294,30 @@ pub fn relay_urls(data: &[u8]) {
     if let Ok(list) = parse_relays(said.split(',')) {
         assert!((1..=MAX_RELAYS).contains(&list.len()));
     }
+}
+
+/// The files of the public program: whatever is in them, what comes out is within its bounds and signed.
+pub fn public_state(data: &[u8]) {
+    let _ = public::queued(data);
+    for line in public::inbox(data, None).into_iter().flatten() {
+        assert!(line.content.len() <= data.len());
+    }
+    let Some(text) = text(data) else { return };
+    let own = SigningIdentity::from_seed(&Secret::new([2; 32])).public();
+    if let Ok(mails) = public::mailbox(text, &own) {
+        assert!(mails.len() <= 4096);
+        for mail in mails.into_iter().flatten() {
+            assert!(mail.message.verify().is_ok() && mail.message.to == own);
+        }
+    }
+    if let Ok(state) = public::pairing(text, &own) {
+        assert!(state.inbound.len() <= 64 && state.outbound.len() <= 64);
+        for job in state.queued.into_iter().flatten() {
+            assert!(job.message.verify().is_ok() && job.message.from == own);
+        }
+    }
+    for session in public::sessions(text).into_iter().flatten().flatten() {
+        assert!(session.owners.windows(2).all(|pair| pair[0] < pair[1]));
+    }
+    let _ = public::failed(text);
 }

@@ -214,6 +214,9 @@ fn text(data: &PairRequests) -> String {
             .as_ref()
             .map_or_else(String::new, |p| format!(" \"{p}\""));
         let what = match n.kind.as_str() {
+            kind if kind == NewsKind::Paired.name() && n.petname.is_none() => {
+                "accepted; it is no peer any more"
+            }
             kind if kind == NewsKind::Paired.name() => "accepted; it is a peer now",
             kind if kind == NewsKind::Conflict.name() => "accepted, but needs another name",
             kind if kind == NewsKind::Expired.name() => "did not answer in time",
@@ -343,4 +346,46 @@ fn status(books: &Books, key: &PublicKey) -> PairStatus {
             .clone_into(&mut status.note);
     }
     status
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::agent::Origin;
+    use crate::types::seq::Seq;
+    use crate::types::time::UnixMillis;
+
+    #[test]
+    fn news_of_an_admission_that_was_ended_meanwhile_does_not_say_that_it_stands() {
+        let key = PublicKey::from_bytes([7; 32]);
+        let paired = News {
+            seq: Seq(1),
+            kind: NewsKind::Paired,
+            key,
+        };
+        let told = |peers: &[Peer]| {
+            text(&PairRequests {
+                inbound: vec![],
+                outbound: vec![],
+                conflicts: vec![],
+                news: vec![news(&paired, peers)],
+                left_out: 0,
+                note: String::new(),
+            })
+        };
+        let peer = Peer {
+            key,
+            petname: "bob".into(),
+            origin: Origin::Human,
+            seq: Seq(1),
+            since: UnixMillis(1),
+        };
+        let standing = told(&[peer]);
+        assert!(standing.contains("\"bob\" accepted; it is a peer now."));
+        let ended = told(&[]);
+        assert!(
+            ended.contains("accepted; it is no peer any more."),
+            "{ended}"
+        );
+    }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::directory::DirectoryCommand;
 use super::host::HostCommand;
+use super::import::ImportCommand;
 use super::pairing::command::PairingCommand;
 use crate::event::agent::{AttemptError, MailKind, MailStatus, NoticePath, Origin};
 use crate::types::id::{MsgId, PublicKey, SessionId};
@@ -119,6 +120,9 @@ pub enum AgentCommand {
         entries: Vec<(String, PublicKey)>,
         /// SHA-256 of the file's bytes.
         sha256: [u8; 32],
+        /// Where the newest version stands in the log that was the file, when one that was recorded
+        /// after it never became it. `None`: the newest recorded one.
+        newest: Option<Seq>,
         /// Now.
         now: UnixMillis,
     },
@@ -128,6 +132,9 @@ pub enum AgentCommand {
         entries: Vec<(String, PublicKey)>,
         /// SHA-256 of the file's bytes.
         sha256: [u8; 32],
+        /// Where the newest version stands in the log that was the file, when one that was recorded
+        /// after it never became it. `None`: the newest recorded one.
+        newest: Option<Seq>,
         /// Now.
         now: UnixMillis,
     },
@@ -333,4 +340,6 @@ pub enum AgentCommand {
     Pairing(PairingCommand),
     /// What is remembered of others, and what is not to be any more.
     Directory(DirectoryCommand),
+    /// Take over another program's state. Answer: [`AgentReply::TakenOver`].
+    Import(ImportCommand),
 }

@@ -3,7 +3,7 @@
 //! None of these carries a lease: what a relay showed is the same for every session of the identity,
 //! and the rest is the operator's.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use super::{AgentRefusal, AgentReply, Decided, changed, done, refuse};
@@ -12,10 +12,12 @@ use crate::domain::projection::agent::{MailRow, OutboxRow, seq_key};
 use crate::domain::query::agent::{directory_entry, peer_by_key, unused_sessions};
 use crate::domain::tables::{TableError, TableId, TableReader, scan_rows};
 use crate::event::agent::{
-    ForgetReason, PeerForgotten, SessionClosed, SessionsForgotten, SessionsSeen, Sighting,
+    AgentEvent, ForgetReason, PeerForgotten, SessionClosed, SessionsForgotten, SessionsSeen,
+    Sighting,
 };
 use crate::types::id::{PublicKey, SessionId};
 use crate::types::limit::{MAX_ERASED_PER_RECORD, MAX_SIGHTINGS_PER_RECORD};
+use crate::types::seq::Seq;
 use crate::types::time::UnixMillis;
 
 /// A wish about what is remembered of others.
@@ -184,4 +186,43 @@ fn forget_peer(tables: &dyn TableReader, key: &PublicKey) -> Decided {
         more: !event.last,
     };
     done(vec![event.into()], reply)
+}
+
+/// Erases the messages whose bodies are lost, by peer.
+pub(super) fn let_go(
+    tables: &dyn TableReader,
+    lost: &BTreeSet<Seq>,
+) -> Result<Vec<AgentEvent>, TableError> {
+    let mut erased: BTreeMap<PublicKey, Vec<(bool, Seq)>> = BTreeMap::new();
+    scan_rows::<MailRow>(tables, TableId::Mailbox, &[], |at, row| {
+        let seq = seq_key(TableId::Mailbox, at)?;
+        if lost.contains(&seq) {
+            erased.entry(row.from).or_default().push((true, seq));
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    scan_rows::<OutboxRow>(tables, TableId::Outbox, &[], |at, row| {
+        if lost.contains(&row.body) {
+            let seq = seq_key(TableId::Outbox, at)?;
+            erased.entry(row.to).or_default().push((false, seq));
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    let mut events = vec![];
+    for (key, messages) in erased {
+        for some in messages.chunks(MAX_ERASED_PER_RECORD) {
+            let of = |received| some.iter().filter(move |m| m.0 == received).map(|m| m.1);
+            events.push(
+                PeerForgotten {
+                    key,
+                    received: of(true).collect(),
+                    sent: of(false).collect(),
+                    bodies: vec![],
+                    last: false,
+                }
+                .into(),
+            );
+        }
+    }
+    Ok(events)
 }

@@ -31,7 +31,7 @@ use crate::types::seq::Seq;
 use crate::types::time::UnixMillis;
 
 /// How an unlisted message of our own key is labelled.
-const OWN_LABEL: &str = "self";
+pub(super) const OWN_LABEL: &str = "self";
 
 /// The verdict of the gate's last steps.
 enum Gate {

@@ -9,6 +9,7 @@
 mod command;
 mod directory;
 mod host;
+mod import;
 mod mailbox;
 mod notice;
 mod outbox;
@@ -20,11 +21,15 @@ mod reply;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 pub use command::*;
 pub use directory::DirectoryCommand;
 pub use host::HostCommand;
+pub use import::{
+    Fate, ImportCommand, ImportedControl, ImportedMail, ImportedPairing, Left, pairing_mark,
+};
 pub use pairing::command::*;
 pub use policy::settled;
 pub use refusal::AgentRefusal;
@@ -35,7 +40,7 @@ use crate::domain::projection::agent::{self as rows, MailRow, OutboxRow, seq_key
 use crate::domain::tables::{TableError, TableId, TableReader, scan_rows};
 use crate::domain::{Decision, Domain, LiveBody, NewEvent, View};
 use crate::event::Recorded;
-use crate::event::agent::{AgentEvent, ReplayForgotten};
+use crate::event::agent::{AgentEvent, ReplayForgotten, SessionsSeen};
 use crate::event::kind::StoreKind;
 use crate::types::seq::Seq;
 
@@ -103,11 +108,17 @@ impl Domain for Agent {
                 policy::lease(tables, command)
             }
             AgentCommand::ImportPeers {
-                entries, sha256, ..
-            } => policy::import(tables, entries, sha256),
+                entries,
+                sha256,
+                newest,
+                ..
+            } => policy::import(tables, entries, sha256, *newest),
             AgentCommand::StrikePeers {
-                entries, sha256, ..
-            } => policy::strike(tables, entries, sha256),
+                entries,
+                sha256,
+                newest,
+                ..
+            } => policy::strike(tables, entries, sha256, *newest),
             AgentCommand::AdoptPeersFile { path, switch, .. } => {
                 policy::adopt_file(tables, path, *switch)
             }
@@ -159,6 +170,7 @@ impl Domain for Agent {
             }
             AgentCommand::Pairing(command) => pairing::decide(view, command),
             AgentCommand::Directory(command) => directory::decide(tables, command),
+            AgentCommand::Import(command) => import::decide(view, command),
         }
     }
 
@@ -170,6 +182,7 @@ impl Domain for Agent {
             }
             AgentCommand::Resign { body, .. } => body.len(),
             AgentCommand::Pairing(command) => command.weight(),
+            AgentCommand::Import(command) => command.weight(),
             _ => 0,
         }
     }
@@ -216,6 +229,17 @@ impl Domain for Agent {
         // sender (`RecordRefused`), and a reader is told so.
         None
     }
+
+    fn let_go(
+        tables: &dyn TableReader,
+        lost: &BTreeSet<Seq>,
+    ) -> Result<Vec<AgentEvent>, TableError> {
+        directory::let_go(tables, lost)
+    }
+
+    fn nothing() -> AgentEvent {
+        SessionsSeen { sightings: vec![] }.into()
+    }
 }
 
 /// The lease under which a command acts.
@@ -247,7 +271,8 @@ fn lease_of(command: &AgentCommand) -> Option<&Lease> {
         | AgentCommand::RecordRefused { .. }
         | AgentCommand::Resign { .. }
         | AgentCommand::ForgetReplay { .. }
-        | AgentCommand::Directory(_) => None,
+        | AgentCommand::Directory(_)
+        | AgentCommand::Import(_) => None,
     }
 }
 

@@ -230,6 +230,7 @@ pub(super) fn import(
     tables: &dyn TableReader,
     entries: &[(String, PublicKey)],
     sha256: &[u8; 32],
+    newest: Option<Seq>,
 ) -> Decided {
     let wanted = granted!(check_entries(entries));
     if file_version(tables, sha256)? != FileVersion::Unknown {
@@ -237,7 +238,8 @@ pub(super) fn import(
     }
     let mut outcome = ImportOutcome::default();
     // Whoever was admitted after the newest version of the file cannot have been struck from it.
-    let seen = latest_published(tables)?.map_or(Seq(u64::MAX), |latest| latest.seq);
+    let recorded = latest_published(tables)?.map_or(Seq(u64::MAX), |latest| latest.seq);
+    let seen = newest.unwrap_or(recorded);
     for peer in peers(tables)? {
         let too_new = peer.seq > seen
             && !wanted.contains_key(&peer.key)
@@ -299,13 +301,15 @@ pub(super) fn strike(
     tables: &dyn TableReader,
     entries: &[(String, PublicKey)],
     sha256: &[u8; 32],
+    newest: Option<Seq>,
 ) -> Decided {
     let mut outcome = ImportOutcome::default();
     if file_version(tables, sha256)? != FileVersion::Behind {
         return nothing(AgentReply::Imported(outcome));
     }
     // Whoever was admitted after the newest version of the file cannot have been struck from it.
-    let seen = latest_published(tables)?.map_or(Seq::ZERO, |latest| latest.seq);
+    let recorded = latest_published(tables)?.map_or(Seq::ZERO, |latest| latest.seq);
+    let seen = newest.unwrap_or(recorded);
     let origin = Origin::File;
     let mut events: Vec<AgentEvent> = vec![];
     let admitted = peers(tables)?;

@@ -1,6 +1,7 @@
 //! What an identity's store answers.
 
 use super::command::Lease;
+use super::import::Fate;
 use super::pairing::command::PairingReply;
 use crate::domain::machine::notice::NoticeStep;
 use crate::types::id::PublicKey;
@@ -91,4 +92,6 @@ pub enum AgentReply {
     },
     /// Something about pairing.
     Pairing(PairingReply),
+    /// What became of each thing of an import, in its order.
+    TakenOver(Vec<Fate>),
 }

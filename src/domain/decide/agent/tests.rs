@@ -1,5 +1,6 @@
 mod directory;
 mod host;
+mod import;
 mod model;
 mod pairing;
 mod rig;

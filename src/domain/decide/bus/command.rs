@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::import::ImportMessage;
 use crate::event::bus::{SeenAt, SignedAt};
 use crate::types::limit::{MAX_ANNOUNCEMENT_BYTES, MAX_QUEUE_NAME_BYTES};
 use crate::types::seq::Seq;
@@ -47,6 +48,8 @@ pub enum BusCommand {
         /// Bounds.
         limits: QueueLimits,
     },
+    /// Take a message over from another program's bus. Answer: [`BusReply::Enqueued`].
+    Import(ImportMessage),
     /// Acknowledge messages of a queue. Unknown positions are no error.
     Ack {
         /// Queue name.

@@ -1,15 +1,18 @@
 //! Decisions of a bus.
 
 mod command;
+mod import;
 mod index;
 mod presence;
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 pub use command::{
     BusCommand, BusRefusal, BusReply, DroppedItem, Overflow, QueueLimits, queue_name_ok,
 };
+pub use import::ImportMessage;
 pub use index::{Item, Queue, QueueIndex};
 
 use presence::{BoardLimits, ENTRIES_PER_RECORD};
@@ -71,6 +74,7 @@ impl Domain for Bus {
                 let hint = msg_id_hint(msg_id);
                 Ok(enqueue(view, to, payload, (sha256, hint), limits))
             }
+            BusCommand::Import(wish) => Ok(import::take(view, wish)),
             BusCommand::Ack { me, seqs } => ack(view.index, me, seqs),
             BusCommand::Announce {
                 entry,
@@ -140,6 +144,7 @@ impl Domain for Bus {
     fn weight(command: &BusCommand) -> usize {
         match command {
             BusCommand::Enqueue { payload, .. } => payload.len(),
+            BusCommand::Import(wish) => wish.payload.len(),
             BusCommand::Announce { announcement, .. }
             | BusCommand::AnnounceSigned { announcement, .. } => announcement.len(),
             _ => 0,
@@ -227,6 +232,7 @@ impl Domain for Bus {
                     .iter()
                     .for_each(|entry| index.presence.forget(entry));
             }
+            BusEvent::QueueImported(_) => {}
         }
     }
 
@@ -275,6 +281,17 @@ impl Domain for Bus {
 
     fn body_lost(seq: Seq) -> Option<BusEvent> {
         Some(BusEvent::BodyLost(BodyLost { message: seq }))
+    }
+
+    fn let_go(
+        _tables: &dyn TableReader,
+        lost: &BTreeSet<Seq>,
+    ) -> Result<Vec<BusEvent>, TableError> {
+        Ok(lost.iter().copied().filter_map(Bus::body_lost).collect())
+    }
+
+    fn nothing() -> BusEvent {
+        BusEvent::Seen(Seen { entries: vec![] })
     }
 }
 

@@ -76,7 +76,8 @@ impl Projection<AgentEvent> for PeersHeld {
             | AgentEvent::SessionClosed(_)
             | AgentEvent::SessionsForgotten(_)
             | AgentEvent::ExpiredDismissed(_)
-            | AgentEvent::HostChanged(_) => {}
+            | AgentEvent::HostChanged(_)
+            | AgentEvent::Imported(_) => {}
         }
         Ok(())
     }

@@ -80,7 +80,8 @@ impl Projection<AgentEvent> for PairPace {
             | AgentEvent::KeyUnblocked(_)
             | AgentEvent::PairNewsSeen(_)
             | AgentEvent::ConsentDeclined(_)
-            | AgentEvent::HostChanged(_) => Ok(()),
+            | AgentEvent::HostChanged(_)
+            | AgentEvent::Imported(_) => Ok(()),
         }
     }
 }

@@ -113,7 +113,8 @@ impl Projection<AgentEvent> for Peers {
             | AgentEvent::PeersHeld(_)
             | AgentEvent::LeaseTaken(_)
             | AgentEvent::LeaseReleased(_)
-            | AgentEvent::HostChanged(_) => {}
+            | AgentEvent::HostChanged(_)
+            | AgentEvent::Imported(_) => {}
         }
         Ok(())
     }
@@ -182,7 +183,8 @@ impl Projection<AgentEvent> for PeersFile {
             | AgentEvent::PeersHeld(_)
             | AgentEvent::LeaseTaken(_)
             | AgentEvent::LeaseReleased(_)
-            | AgentEvent::HostChanged(_) => {}
+            | AgentEvent::HostChanged(_)
+            | AgentEvent::Imported(_) => {}
         }
         Ok(())
     }
@@ -254,7 +256,8 @@ impl Projection<AgentEvent> for Sessions {
             | AgentEvent::PeersPublished(_)
             | AgentEvent::PeersFileAdopted(_)
             | AgentEvent::PeersHeld(_)
-            | AgentEvent::HostChanged(_) => return Ok(()),
+            | AgentEvent::HostChanged(_)
+            | AgentEvent::Imported(_) => return Ok(()),
         };
         let key = session.as_str().as_bytes();
         let old: Option<SessionRow> = get_row(tables, TableId::Sessions, key)?;

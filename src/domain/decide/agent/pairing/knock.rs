@@ -24,7 +24,9 @@ fn took(events: Vec<AgentEvent>, knock: Knock) -> Decided {
     reply(plain(events), PairingReply::Knock(knock))
 }
 
-/// Whether a request was decided, in this copy or one so close to it that it is no repetition.
+/// Whether a request was decided, in this copy or one so close to it that it is no repetition. A
+/// rejected request stays rejected, unless its sender was admitted later and asks again: the last
+/// word of the operator counts.
 fn is_decided(
     tables: &dyn TableReader,
     from: &PublicKey,
@@ -34,8 +36,13 @@ fn is_decided(
 ) -> Result<bool, TableError> {
     let row = query::answered(tables, from, request_id)?;
     Ok(row.is_some_and(|row| {
-        // A rejected request stays rejected; a peer that asks again has not got our answer.
-        !(peer && row.accepted && ts.since(row.ts) >= PAIR_ANSWER_AGAIN_MS)
+        // A peer that asks again has not got our answer.
+        let pause = if row.accepted {
+            PAIR_ANSWER_AGAIN_MS
+        } else {
+            1
+        };
+        !(peer && ts.since(row.ts) >= pause)
     }))
 }
 

@@ -740,6 +740,29 @@ fn a_rejected_request_stays_rejected_and_nothing_is_sent() {
 }
 
 #[test]
+fn a_key_that_was_rejected_and_then_admitted_by_hand_is_answered_when_it_asks_again() {
+    let mut rig = Rig::new();
+    let lease = rig.take("a", 1);
+    let copy = rig.knock_wish(&lease, 1, "k", "ann");
+    rig.take_knock(copy.clone());
+    rig.reject(1, Some("k")).unwrap();
+    rig.add("ann", 1).unwrap();
+    let peer = |answered| Knock::AlreadyPeer {
+        petname: "ann".into(),
+        answered,
+    };
+    assert_eq!(rig.take_knock(copy), peer(true), "a copy is no wish");
+    rig.now = rig.now.plus(60_000);
+    assert_eq!(rig.knock(&lease, 1, "k", "ann"), peer(false));
+    let seq = match rig.answer(&lease, 1, "k") {
+        Ok(PairingReply::Answered { seq }) => seq,
+        other => panic!("{other:?}"),
+    };
+    assert!(seq.is_some());
+    assert_eq!(rig.knock(&lease, 1, "k", "ann"), peer(true));
+}
+
+#[test]
 fn a_blocked_key_is_not_heard() {
     let mut rig = Rig::new();
     let lease = rig.take("a", 1);

@@ -168,6 +168,7 @@ impl Rig {
         let command = AgentCommand::ImportPeers {
             entries: entries.collect(),
             sha256: [hash; 32],
+            newest: None,
             now: self.now,
         };
         match self.submit(command)? {

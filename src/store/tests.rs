@@ -1,0 +1,3 @@
+//! Tests that need the model checker.
+
+mod model;
