@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::ops::{Bound, ControlFlow};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use interlink::domain::Domain;
 use interlink::domain::decide::agent::{Agent, AgentCommand, AgentReply};
@@ -470,6 +472,16 @@ fn rows_of_every_table_have_a_view() {
     assert!(missing.is_empty(), "no row of {missing:?} was seen");
 }
 
+/// A process that does not outlive its test.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 #[test]
 fn a_follower_shows_what_fits_as_it_is_written() {
     let world = World::new();
@@ -477,25 +489,35 @@ fn a_follower_shows_what_fits_as_it_is_written() {
     let ada = home
         .join(".local/state/interlink/agent")
         .join(key(1).to_string());
-    let mut child = Command::new(env!("CARGO_BIN_EXE_interlink-admin"))
-        .current_dir(home)
-        .env_clear()
-        .env("HOME", home)
-        .args([
-            "log",
-            "--follow",
-            "--json",
-            "--message",
-            "wanted",
-            "--store",
-        ])
-        .arg(ada.join("agent.redb"))
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let mut next = || -> Value {
-        let line = lines.next().expect("the follower goes on").unwrap();
+    let mut child = Ended(
+        Command::new(env!("CARGO_BIN_EXE_interlink-admin"))
+            .current_dir(home)
+            .env_clear()
+            .env("HOME", home)
+            .args([
+                "log",
+                "--follow",
+                "--json",
+                "--message",
+                "wanted",
+                "--store",
+            ])
+            .arg(ada.join("agent.redb"))
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap(),
+    );
+    let lines = BufReader::new(child.0.stdout.take().unwrap()).lines();
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        lines
+            .map_while(Result::ok)
+            .try_for_each(|line| sender.send(line))
+    });
+    let next = || -> Value {
+        let line = receiver
+            .recv_timeout(Duration::from_secs(30))
+            .expect("the follower goes on");
         serde_json::from_str(&line).unwrap()
     };
     let other = world.ada.queue(&world.ben, &Mail::of("other"));
@@ -506,7 +528,7 @@ fn a_follower_shows_what_fits_as_it_is_written() {
     assert_eq!((&next()["kind"]), "outbox_attempted");
     world.ada.accepted(sent);
     assert_eq!((&next()["kind"]), "outbox_accepted");
-    let pid = rustix::process::Pid::from_child(&child);
+    let pid = rustix::process::Pid::from_child(&child.0);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(child.0.wait().unwrap().code(), Some(0));
 }

@@ -253,6 +253,18 @@ fn clocks_that_contradict_each_other_are_told_and_do_not_turn_the_order_round() 
         .receive(&world.ada, &mail, DAY + 3_600_000, 100_000_000);
     world.relay.ack(&world.ben, waits);
     world.ben.read(&world.ada, &mail);
+    // And for another one the bus's is two hours behind.
+    world.at(7_200_000);
+    world.relay.clock.set(UnixMillis(DAY));
+    let other = Mail::of(TWO);
+    let sent = world.ada.queue(&world.ben, &other);
+    let waits = world.relay.enqueue(&world.ben, &other, 10);
+    world.ada.accepted(sent);
+    world
+        .ben
+        .receive(&world.ada, &other, DAY + 7_200_000, 100_000_000);
+    world.relay.ack(&world.ben, waits);
+    world.ben.read(&world.ada, &other);
     let closed = world.close();
     let answer = closed.json(&["trace", ONE]);
     assert_eq!(
@@ -271,6 +283,16 @@ fn clocks_that_contradict_each_other_are_told_and_do_not_turn_the_order_round() 
             < 0
     );
     closed.ok(&["trace", ONE]);
+    let answer = closed.json(&["trace", TWO]);
+    assert_eq!(
+        steps(&answer),
+        [
+            "signed", "queued", "enqueued", "fetched", "received", "acked", "accepted", "read"
+        ]
+    );
+    let told = answer["messages"][0]["contradictions"].to_string();
+    assert!(told.contains("differ by 2h00m or more"), "{told}");
+    assert_eq!(told.matches("differ by").count(), 2, "{told}");
 }
 
 #[test]

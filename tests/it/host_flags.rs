@@ -178,6 +178,20 @@ fn help_of_a_subcommand_shows_what_it_heeds_and_every_flag_is_still_taken() {
 }
 
 #[test]
+fn history_is_kept_for_at_least_a_day() {
+    let dir = tempfile::tempdir().unwrap();
+    for kept in ["23h", "0", "x"] {
+        let mut program = std::process::Command::new(MCP);
+        let program = program.env_clear().env("HOME", dir.path());
+        let refused = program.args(["--keep-history", kept]).output().unwrap();
+        let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(2), "{text}");
+        assert!(text.contains("keep-history"), "{text}");
+        assert!(kept == "x" || text.contains("at least a day"), "{text}");
+    }
+}
+
+#[test]
 fn setup_writes_down_every_flag_that_a_server_can_be_started_with() {
     let flags = [
         ("--max-age", "3d", "INTERLINK_MAX_AGE"),

@@ -203,10 +203,10 @@ fn contradiction(
     if cause.at <= step.at || cause.store == step.store {
         return;
     }
+    let (here, there) = (name(places, step.store), name(places, cause.store));
     into.push(format!(
-        "the clocks of {} and {} differ by {} or more: {} there is before {} here, which came first",
-        name(places, step.store),
-        name(places, cause.store),
+        "the clocks of {here} and {there} differ by {} or more: by them it was {} at {here} before \
+         it was {} at {there}",
         fine_span(cause.at - step.at),
         step.step.name(),
         cause.step.name(),
