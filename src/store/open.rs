@@ -290,15 +290,7 @@ fn open_database<D: Domain>(options: &OpenOptions) -> Result<Database, OpenError
             let check = options.mode == Mode::Exclusive && len <= CHECK_ON_OPEN_BYTES;
             guarded(file, || {
                 let mut builder = options.builder();
-                if check {
-                    builder.set_check_integrity_on_open(true);
-                    builder.set_repair_callback(|session| {
-                        // The steps of a repair that keeps the newest commit stand at 0 and from 0.6 on.
-                        if (0.2..0.5).contains(&session.progress()) {
-                            session.abort();
-                        }
-                    });
-                }
+                builder.set_check_integrity_on_open(check);
                 // A repair walks the pages twice; with a cache that holds them, it reads them once.
                 let room = usize::try_from(len)
                     .unwrap_or(usize::MAX)

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use interlink::domain::Domain;
 use interlink::domain::decide::agent::{Agent, AgentCommand, AgentReply};
 use interlink::domain::decide::bus::{Bus, BusCommand};
-use interlink::store::{Cut, Mode, Store};
+use interlink::store::{Cut, Location, Mode, OpenOptions, Store};
 use interlink::testkit::power::PLAIN_VARIANTS;
 use interlink::testkit::sample::{SMALL_LIMITS, WIDE_LIMITS, bus_command, enqueue, payload};
 use interlink::testkit::sample_agent::{agent_history, take_lease};
@@ -181,6 +181,18 @@ fn cut_everywhere_in<D: Domain>(
     }
 }
 
+/// The way into a file is another one than into a disk of the tests.
+fn opens_as_a_file<D: Domain>(image: &[u8], what: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store.redb");
+    std::fs::write(&path, image).unwrap();
+    let options = OpenOptions::exclusive(Location::File(path));
+    let store = Store::<D>::open(options, clock(), None);
+    let store = store.unwrap_or_else(|e| panic!("{what}, as a file: {e}"));
+    verified::<D>(&store.snapshot().unwrap());
+    store.close();
+}
+
 fn check<D: Domain>(
     history: &History,
     at: usize,
@@ -191,6 +203,9 @@ fn check<D: Domain>(
 ) {
     let born = history.acked[0].0 <= at;
     let what = format!("cut {at}, variant {variant}, {:?}", history.mode);
+    if born && tally.images.is_multiple_of(11) {
+        opens_as_a_file::<D>(&image, &what);
+    }
     let disk = Disk::with_bytes(image);
     let opened = Store::<D>::open(on_disk(&disk, history.mode), clock(), None);
     let store = match opened {
