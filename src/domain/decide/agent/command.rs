@@ -343,6 +343,6 @@ pub enum AgentCommand {
     Directory(DirectoryCommand),
     /// What the operator and time do to messages.
     Care(CareCommand),
-    /// Take over another program's state. Answer: [`AgentReply::TakenOver`].
+    /// Take over another program's state. Answer: [`AgentReply::TakenOver`](super::AgentReply::TakenOver).
     Import(ImportCommand),
 }

@@ -1,7 +1,7 @@
 //! Rows in the words of people and scripts.
 //!
 //! Every table has a view, and a view has every member of its row, because it is made from the
-//! row's own serialisation ([`value`]) and not by hand: what is added to a row is shown. A
+//! row's own serialisation (`value`) and not by hand: what is added to a row is shown. A
 //! `match` over the tables makes a table without a view a compile error.
 
 mod value;
