@@ -296,7 +296,11 @@ fn a_busy_store_that_keeps_nothing_does_not_grow() {
     }
     println!("{sizes:?}");
     // A few pages more or less are a matter of when slices ran.
-    let bound = if long() { sizes[0].max(1 << 20) } else { 2 << 20 };
+    let bound = if long() {
+        sizes[0].max(1 << 20)
+    } else {
+        2 << 20
+    };
     assert!(sizes[1] <= bound, "the file grew: {sizes:?}");
     let path = dir.path().join(format!("{cycles}.redb"));
     let (before, after) = shrink(&path).unwrap();
