@@ -13,7 +13,7 @@ use redb::{
 };
 
 use super::error::{OpenError, ReadError};
-use super::layout::{self, BODIES, LOG, META, META_FORMAT};
+use super::layout::{self, BODIES, LOG, META};
 use super::open::database_error;
 use super::snapshot::Snapshot;
 use super::{migrate, parts};
@@ -87,20 +87,16 @@ pub(super) fn before_migration(db: &Database, file: &Path) -> Result<(), OpenErr
         reason,
     };
     let txn = db.begin_read().map_err(|e| engine(e.to_string()))?;
-    let format = Snapshot::new(txn)
-        .meta(META_FORMAT)
-        .map_err(|e| engine(e.to_string()))?
-        .and_then(|bytes| bytes.try_into().ok())
-        .map_or(0, u32::from_le_bytes);
+    let snapshot = Snapshot::new(txn);
+    let format = snapshot.format().map_err(|e| engine(e.to_string()))?;
     if format == 0 || format >= migrate::FORMAT {
         return Ok(());
     }
     let mut name = file.file_name().unwrap_or_default().to_owned();
     name.push(format!(".bak-v{format}"));
     let path = file.with_file_name(name);
-    let txn = db.begin_read().map_err(|e| engine(e.to_string()))?;
     // One that a crash left behind is of an earlier state of the same format.
-    let fill = |to: &WriteTransaction| copy_tables(&txn, to, &path);
+    let fill = |to: &WriteTransaction| copy_tables(snapshot.transaction(), to, &path);
     parts::staged(&path, true, fill, |_| Ok(())).map_err(|e: CopyError| OpenError::Backup {
         path: path.clone(),
         reason: e.to_string(),

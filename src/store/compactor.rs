@@ -54,8 +54,8 @@ impl Request {
     }
 }
 
-/// Resolves when a compaction is done or its time is up: await [`answer`](Compaction::answer), or [`wait`](Compaction::wait)
-/// in blocking code.
+/// Resolves when a compaction is done or its time is up: await [`answer`](Compaction::answer), or
+/// [`wait`](Compaction::wait) in blocking code.
 #[must_use = "nothing is known of a compaction before this resolves"]
 pub struct Compaction(oneshot::Receiver<Result<Compacted, CompactError>>);
 
@@ -97,8 +97,7 @@ pub(super) struct Compactor {
 }
 
 impl<D: Domain> Committer<D> {
-    /// How long the writer may sleep before it should look around, and whether that is for saving
-    /// the engine's state.
+    /// How long the writer may sleep before it should look around; `None`: until somebody comes.
     pub(super) fn nap(&self, dirty: bool) -> Option<Duration> {
         let checkpoint = self.options.checkpoint_idle.filter(|_| dirty);
         let compaction = match (&self.options.retention, self.compactor.blocked) {

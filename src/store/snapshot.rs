@@ -117,8 +117,11 @@ impl Snapshot {
 
     /// Position up to which the rows follow the log.
     pub(super) fn applied(&self) -> Result<Seq, ReadError> {
-        let bytes = self.meta(layout::META_APPLIED)?;
-        let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
+        self.meta_seq(layout::META_APPLIED)
+    }
+
+    fn meta_seq(&self, key: &str) -> Result<Seq, ReadError> {
+        let bytes = self.meta(key)?.and_then(|bytes| bytes.try_into().ok());
         Ok(bytes.map_or(Seq::ZERO, |bytes| Seq(u64::from_le_bytes(bytes))))
     }
 
@@ -129,9 +132,7 @@ impl Snapshot {
     ///
     /// [`ReadError::Engine`].
     pub fn base(&self) -> Result<Seq, ReadError> {
-        let bytes = self.meta(layout::META_BASE)?;
-        let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
-        Ok(bytes.map_or(Seq::ZERO, |bytes| Seq(u64::from_le_bytes(bytes))))
+        self.meta_seq(layout::META_BASE)
     }
 
     /// The rows as they were at the compaction point.

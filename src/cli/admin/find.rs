@@ -1,6 +1,7 @@
 //! The thing that an operator means: by its id, by its position, or by the beginning of its id.
 
 use super::error::AdminError;
+use super::print::short;
 
 /// Shortest beginning of an id that is looked for.
 const MIN_PREFIX: usize = 4;
@@ -23,7 +24,30 @@ pub(super) fn pick<'a, T: Named>(
     let by_id = |row: &&T| row.id() == text;
     let by_seq = |row: &&T| text.parse() == Ok(row.seq());
     let by_prefix = |row: &&T| text.len() >= MIN_PREFIX && row.id().starts_with(text);
-    let ways: [&dyn Fn(&&T) -> bool; 3] = [&by_id, &by_seq, &by_prefix];
+    one(rows, [&by_id, &by_seq, &by_prefix], text, (what, what))
+}
+
+/// The one of `rows` whose name `text` is: whole, as lists shorten it, or the beginning of it.
+/// `what` names one of them, and one that is not there.
+pub(super) fn pick_name<'a, T>(
+    rows: &'a [T],
+    name: impl Fn(&T) -> &str,
+    text: &str,
+    what: (&'static str, &'static str),
+) -> Result<&'a T, AdminError> {
+    let exact = |row: &&T| name(row) == text;
+    let shortened = |row: &&T| short(name(row)) == text;
+    let begins = |row: &&T| !text.is_empty() && name(row).starts_with(text);
+    one(rows, [&exact, &shortened, &begins], text, what)
+}
+
+/// The row that the first way finds which finds any.
+fn one<'a, T>(
+    rows: &'a [T],
+    ways: [&dyn Fn(&&T) -> bool; 3],
+    text: &str,
+    (what, missing): (&'static str, &'static str),
+) -> Result<&'a T, AdminError> {
     for way in ways {
         let mut fitting = rows.iter().filter(way);
         match (fitting.next(), fitting.next()) {
@@ -38,7 +62,7 @@ pub(super) fn pick<'a, T: Named>(
         }
     }
     Err(AdminError::NoSuch {
-        what,
+        what: missing,
         text: text.to_owned(),
     })
 }

@@ -46,15 +46,9 @@ struct Which {
 #[derive(Debug, Subcommand)]
 enum What {
     /// The unread messages
-    List(WhichListed),
+    List(Which),
     /// One message whole
     Show(Show),
-}
-
-#[derive(Debug, clap::Args)]
-struct WhichListed {
-    #[command(flatten)]
-    which: Which,
 }
 
 #[derive(Debug, clap::Args)]
@@ -127,7 +121,7 @@ impl Named for InboxView {
 pub(super) fn run(args: &Args, targets: &[Target], p: &mut Printer) -> Result<(), AdminError> {
     let all = match &args.what {
         Some(What::Show(args)) => return show(args, targets, p),
-        Some(What::List(list)) => list.which.all || args.which.all,
+        Some(What::List(list)) => list.all || args.which.all,
         None => args.which.all,
     };
     LISTING.run_files(targets, p, |file| read(file, all), list)

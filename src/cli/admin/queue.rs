@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::confirm;
 use super::error::AdminError;
+use super::find::pick_name;
 use super::held::Held;
 use super::listing::Listing;
 use super::locate::Target;
@@ -149,27 +150,8 @@ fn list(queues: &[QueueRow], p: &mut Printer) -> Result<(), AdminError> {
 /// The queue that a text means: its name, the name as lists shorten it, or the beginning of one.
 fn queue_name(held: &Held, text: &str) -> Result<String, AdminError> {
     let names = held.names()?;
-    let exact = |name: &&String| *name == text;
-    let shortened = |name: &&String| short(name) == text;
-    let begins = |name: &&String| !text.is_empty() && name.starts_with(text);
-    let ways: [&dyn Fn(&&String) -> bool; 3] = [&exact, &shortened, &begins];
-    for way in ways {
-        let mut fitting = names.iter().filter(way);
-        match (fitting.next(), fitting.next()) {
-            (None, _) => {}
-            (Some(name), None) => return Ok(name.clone()),
-            (Some(_), Some(_)) => {
-                return Err(AdminError::SeveralFit {
-                    what: "queue",
-                    text: text.to_owned(),
-                });
-            }
-        }
-    }
-    Err(AdminError::NoSuch {
-        what: "queue with waiting mail",
-        text: text.to_owned(),
-    })
+    let what = ("queue", "queue with waiting mail");
+    pick_name(&names, |name| name, text, what).cloned()
 }
 
 fn show(args: &Show, held: &Held, p: &mut Printer) -> Result<(), AdminError> {

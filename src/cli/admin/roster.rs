@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::confirm;
 use super::error::AdminError;
+use super::find::pick_name;
 use super::held::Held;
 use super::locate::Target;
 use super::print::{Printer, Shown, Style, age, now, short};
@@ -113,28 +114,8 @@ fn list(held: &Held, p: &mut Printer) -> Result<(), AdminError> {
 
 /// The entry that a text means.
 fn pick(held: &Held, text: &str) -> Result<BoardRow, AdminError> {
-    let board = held.board()?;
-    let exact = |row: &&BoardRow| row.entry == text;
-    let shortened = |row: &&BoardRow| short(&row.entry) == text;
-    let begins = |row: &&BoardRow| !text.is_empty() && row.entry.starts_with(text);
-    let ways: [&dyn Fn(&&BoardRow) -> bool; 3] = [&exact, &shortened, &begins];
-    for way in ways {
-        let mut fitting = board.iter().filter(way);
-        match (fitting.next(), fitting.next()) {
-            (None, _) => {}
-            (Some(row), None) => return Ok(row.clone()),
-            (Some(_), Some(_)) => {
-                return Err(AdminError::SeveralFit {
-                    what: "session",
-                    text: text.to_owned(),
-                });
-            }
-        }
-    }
-    Err(AdminError::NoSuch {
-        what: "session on the board",
-        text: text.to_owned(),
-    })
+    let what = ("session", "session on the board");
+    pick_name(&held.board()?, |row| &row.entry, text, what).cloned()
 }
 
 fn show(held: &Held, entry: &Entry, p: &mut Printer) -> Result<(), AdminError> {

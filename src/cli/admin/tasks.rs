@@ -47,15 +47,9 @@ struct Which {
 #[derive(Debug, Subcommand)]
 enum What {
     /// The tasks that have not ended
-    List(WhichListed),
+    List(Which),
     /// One task with its messages
     Show(Show),
-}
-
-#[derive(Debug, clap::Args)]
-struct WhichListed {
-    #[command(flatten)]
-    which: Which,
 }
 
 #[derive(Debug, clap::Args)]
@@ -132,7 +126,7 @@ impl Named for TaskView {
 pub(super) fn run(args: &Args, targets: &[Target], p: &mut Printer) -> Result<(), AdminError> {
     let all = match &args.what {
         Some(What::Show(args)) => return show(args, targets, p),
-        Some(What::List(list)) => list.which.all || args.which.all,
+        Some(What::List(list)) => list.all || args.which.all,
         None => args.which.all,
     };
     LISTING.run_files(targets, p, |file| read(file, all), list)

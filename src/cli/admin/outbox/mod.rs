@@ -36,7 +36,7 @@ pub(super) struct Args {
 
 /// Which messages.
 #[derive(Clone, Copy, Debug, clap::Args)]
-struct Which {
+pub(super) struct Which {
     /// Also what every relay has answered
     #[arg(short, long)]
     all: bool,
@@ -45,7 +45,7 @@ struct Which {
 #[derive(Debug, Subcommand)]
 pub(super) enum What {
     /// The messages that some relay has not answered for good
-    List(WhichListed),
+    List(Which),
     /// One message whole, with what each relay said
     Show(Show),
     /// Try a message at once
@@ -54,12 +54,6 @@ pub(super) enum What {
     /// Give a message up on every relay that has not answered for good; a relay that has it keeps it
     #[cfg(feature = "agent")]
     Drop(act::Act),
-}
-
-#[derive(Debug, clap::Args)]
-pub(super) struct WhichListed {
-    #[command(flatten)]
-    which: Which,
 }
 
 #[derive(Debug, clap::Args)]
@@ -95,7 +89,7 @@ impl Named for OutboxView {
 pub(super) fn run(args: &Args, targets: &[Target], p: &mut Printer) -> Result<(), AdminError> {
     let all = match &args.what {
         Some(What::Show(args)) => return show(args, targets, p),
-        Some(What::List(list)) => list.which.all || args.which.all,
+        Some(What::List(list)) => list.all || args.which.all,
         _ => args.which.all,
     };
     LISTING.run(targets, p, |reader| reader.outbox(all), list)
