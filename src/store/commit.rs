@@ -141,6 +141,7 @@ impl<D: Domain> Committer<D> {
             if self.options.retention.is_some() {
                 self.compact_between(appended);
             }
+            dirty |= self.serve_request(line);
             if !open {
                 break;
             }

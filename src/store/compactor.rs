@@ -137,7 +137,7 @@ impl<D: Domain> Committer<D> {
         changed
     }
 
-    fn serve_request(&mut self, line: &Line<D>) -> bool {
+    pub(super) fn serve_request(&mut self, line: &Line<D>) -> bool {
         let Some(mut request) = lock(&self.shared.compaction).take() else {
             return false;
         };
@@ -158,7 +158,11 @@ impl<D: Domain> Committer<D> {
                 break Ok(request.sum);
             }
             if !line.is_quiet() {
-                *lock(&self.shared.compaction) = Some(request);
+                // Somebody may have found the place free meanwhile.
+                let late = lock(&self.shared.compaction).replace(request);
+                if let Some(late) = late {
+                    let _ = late.answer.send(Err(CompactError::Running));
+                }
                 return changed;
             }
         };

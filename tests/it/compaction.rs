@@ -212,6 +212,43 @@ fn a_compaction_that_runs_out_of_time_goes_on_when_asked_again() {
 }
 
 #[test]
+fn one_compaction_runs_at_a_time_and_no_answer_is_lost() {
+    let options = OpenOptions::exclusive(Location::Memory);
+    let store = Store::<Bus>::open(options, clock(), None).unwrap();
+    let send = |n: u64| {
+        let receipts: Vec<_> = (0..100)
+            .map(|i| enqueue("q", &payload(n * 100 + i, 60), WIDE_LIMITS))
+            .map(|command| store.submit(command).unwrap())
+            .collect();
+        receipts.into_iter().for_each(|r| assert!(r.wait().is_ok()));
+    };
+    (0..60).for_each(send);
+    std::thread::scope(|scope| {
+        let askers = [(); 2].map(|()| {
+            scope.spawn(|| {
+                let mut answers = 0;
+                while answers < 3 {
+                    match store.compact(Cut::ALL, LONG_ENOUGH) {
+                        Ok(asked) => match asked.wait() {
+                            Ok(_) => answers += 1,
+                            Err(CompactError::Running) => {}
+                            Err(e) => panic!("{e}"),
+                        },
+                        Err(CompactError::Running) => {}
+                        Err(e) => panic!("{e}"),
+                    }
+                }
+            })
+        });
+        let mut n = 60;
+        while askers.iter().any(|asker| !asker.is_finished()) {
+            send(n);
+            n += 1;
+        }
+    });
+}
+
+#[test]
 fn a_closed_store_answers_that_it_is_closed() {
     let options = OpenOptions::exclusive(Location::Memory);
     let store = Store::<Bus>::open(options, clock(), None).unwrap();
