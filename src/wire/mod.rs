@@ -15,6 +15,8 @@
 //!
 //! [`public`] reads the files in which the public program keeps its state, for moving house.
 //!
+//! [`rendezvous_client`] is what a client of sealed sessions exchanges with their relay.
+//!
 //! Map: [`canonical`] builds the bytes that are signed (`schema/canonical.md`), [`pair`] reads
 //! knocks and renews pairing messages, [`peers`] reads and prints `peers.json`, [`schema`] lists
 //! the JSON Schemas.
@@ -29,4 +31,5 @@ pub mod pair;
 pub mod peers;
 pub mod problem;
 pub mod public;
+pub mod rendezvous_client;
 pub mod schema;
