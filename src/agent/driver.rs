@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
+use super::bond::desk::Desk;
+use super::bond::record::Recorder;
 use super::client::ClientError;
 use super::clock::SystemClock;
 use super::config::{AgentConfig, StorePlace};
@@ -98,6 +100,7 @@ pub async fn serve(
             clock.clone(),
         )?,
         peers: PeersFile::new(config.peers.clone(), config.adopt_peers, clock),
+        bond: Arc::new(Desk::new(config.bond.clone(), Recorder::default())),
         config,
     }));
     let (refuse, refused) = oneshot::channel();

@@ -6,13 +6,16 @@
 
 use std::fmt;
 
-use serde::de::{IgnoredAny, SeqAccess, Visitor};
+use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, Value};
 
 /// Messages of one batch that are looked at; a relay of this kind keeps a hundred. The rest comes
 /// with the next poll.
 pub const MAX_BATCH: usize = 256;
+
+/// Members of a payload that are looked at.
+const MAX_MEMBERS: usize = 32;
 
 /// Body of `POST /create` and `POST /join`.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -89,14 +92,17 @@ pub struct Polled {
     #[serde(default, deserialize_with = "lax_number")]
     pub seq: Option<u64>,
     /// What was sent.
-    #[serde(default)]
-    pub payload: Option<Box<RawValue>>,
+    #[serde(default, deserialize_with = "flat")]
+    pub payload: Value,
 }
 
 /// What a relay says with an error.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Failure {
+    /// As a word.
+    #[serde(default, deserialize_with = "lax_text")]
+    pub code: Option<String>,
     /// In words. Foreign text.
     #[serde(default, deserialize_with = "lax_text")]
     pub error: Option<String>,
@@ -105,32 +111,145 @@ pub struct Failure {
     pub retry_after: Option<u64>,
 }
 
-/// A value of whatever type, reduced to what was hoped for.
-#[derive(Deserialize)]
-#[serde(untagged)]
+/// A value of whatever type, reduced to what was hoped for. Nothing else of it is kept, however
+/// large it is.
 enum Lax {
     Text(String),
     Number(u64),
     Flag(bool),
-    Other(IgnoredAny),
+    Other,
+}
+
+impl<'de> Deserialize<'de> for Lax {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Lax, D::Error> {
+        d.deserialize_any(AnyOf)
+    }
+}
+
+struct AnyOf;
+
+impl<'de> Visitor<'de> for AnyOf {
+    type Value = Lax;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any value")
+    }
+
+    fn visit_bool<E>(self, flag: bool) -> Result<Lax, E> {
+        Ok(Lax::Flag(flag))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Lax, E> {
+        Ok(Lax::Number(number))
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Lax, E> {
+        Ok(Lax::Other)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Lax, E> {
+        Ok(Lax::Other)
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Lax, E> {
+        Ok(Lax::Text(text.to_owned()))
+    }
+
+    fn visit_string<E>(self, text: String) -> Result<Lax, E> {
+        Ok(Lax::Text(text))
+    }
+
+    fn visit_unit<E>(self) -> Result<Lax, E> {
+        Ok(Lax::Other)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Lax, A::Error> {
+        while items.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Lax::Other)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Lax, A::Error> {
+        while members.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Lax::Other)
+    }
 }
 
 fn lax_text<'de, D: Deserializer<'de>>(d: D) -> Result<Option<String>, D::Error> {
     Ok(match Lax::deserialize(d)? {
         Lax::Text(text) => Some(text),
-        Lax::Number(_) | Lax::Flag(_) | Lax::Other(_) => None,
+        Lax::Number(_) | Lax::Flag(_) | Lax::Other => None,
     })
 }
 
 fn lax_number<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u64>, D::Error> {
     Ok(match Lax::deserialize(d)? {
         Lax::Number(number) => Some(number),
-        Lax::Text(_) | Lax::Flag(_) | Lax::Other(_) => None,
+        Lax::Text(_) | Lax::Flag(_) | Lax::Other => None,
     })
 }
 
 fn lax_flag<'de, D: Deserializer<'de>>(d: D) -> Result<bool, D::Error> {
     Ok(matches!(Lax::deserialize(d)?, Lax::Flag(true)))
+}
+
+fn flat<'de, D: Deserializer<'de>>(d: D) -> Result<Value, D::Error> {
+    d.deserialize_any(Flat)
+}
+
+/// Keeps an object's texts, numbers and flags, and nothing of what is no object.
+struct Flat;
+
+impl<'de> Visitor<'de> for Flat {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a payload")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
+        let mut out = serde_json::Map::new();
+        while let Some((name, value)) = members.next_entry::<String, Lax>()? {
+            if out.len() == MAX_MEMBERS {
+                continue;
+            }
+            let value = match value {
+                Lax::Text(text) => Value::from(text),
+                Lax::Number(number) => Value::from(number),
+                Lax::Flag(flag) => Value::from(flag),
+                Lax::Other => Value::Null,
+            };
+            out.insert(name, value);
+        }
+        Ok(Value::Object(out))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Value, A::Error> {
+        AnyOf.visit_seq(items).map(|_| Value::Null)
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
 }
 
 fn a_batch<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Polled>, D::Error> {
@@ -178,7 +297,7 @@ mod tests {
         let seen: Vec<_> = reply
             .messages
             .iter()
-            .map(|m| (m.from.as_deref(), m.seq, m.payload.is_some()))
+            .map(|m| (m.from.as_deref(), m.seq, m.payload.is_object()))
             .collect();
         assert_eq!(seen[0], (Some("system"), Some(1), true));
         assert_eq!(seen[1], (None, None, false));
@@ -186,6 +305,23 @@ mod tests {
         for bad in ["[]", "{}", r#"{"messages":1}"#, r#"{"messages":[1]}"#] {
             assert!(serde_json::from_str::<PollReply>(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_payload_keeps_its_flat_members_and_nothing_else() {
+        let read = |payload: &str| {
+            let text = format!(r#"{{"payload":{payload},"seq":1}}"#);
+            serde_json::from_str::<Polled>(&text).unwrap().payload
+        };
+        let kept = read(r#"{"v":2,"iv":"ab","deep":[[[1]]],"more":{"x":1},"yes":true}"#);
+        let wanted = serde_json::json!({"v":2,"iv":"ab","deep":null,"more":null,"yes":true});
+        assert_eq!(kept, wanted);
+        for other in ["null", "1", "-1", "1.5", "true", "\"x\"", "[1,{}]"] {
+            assert_eq!(read(other), Value::Null, "{other}");
+        }
+        let many: Vec<String> = (0..1000).map(|n| format!("\"k{n}\":{n}")).collect();
+        let kept = read(&format!("{{{}}}", many.join(",")));
+        assert_eq!(kept.as_object().unwrap().len(), MAX_MEMBERS);
     }
 
     #[test]

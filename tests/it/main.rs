@@ -49,6 +49,14 @@ mod admin_trace;
 #[cfg(all(unix, feature = "cli", feature = "testkit"))]
 mod admin_world;
 mod architecture;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod bond_consent;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod bond_hostile;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod bond_sessions;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod bond_support;
 #[cfg(all(feature = "bus", feature = "cli"))]
 mod bus_process;
 #[cfg(feature = "testkit")]

@@ -96,9 +96,20 @@ mod tests {
             ("http://a//b//c", "http://a/b/c"),
             ("http://[::1]:1", "http://[::1]:1"),
         ] {
-            assert_eq!(BondUrl::parse(text).map(|u| u.to_string()), Ok(url.to_owned()));
+            assert_eq!(
+                BondUrl::parse(text).map(|u| u.to_string()),
+                Ok(url.to_owned())
+            );
         }
-        for bad in ["", "a:1", "ftp://a", "http://u@a", "http://u:p@a", "http://a?x", "http://a#x"] {
+        for bad in [
+            "",
+            "a:1",
+            "ftp://a",
+            "http://u@a",
+            "http://u:p@a",
+            "http://a?x",
+            "http://a#x",
+        ] {
             assert!(BondUrl::parse(bad).is_err(), "{bad:?}");
         }
         assert_eq!(BondUrl::parse("https://a").is_ok(), cfg!(feature = "tls"));

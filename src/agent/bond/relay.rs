@@ -13,8 +13,11 @@ use reqwest::{Client, RequestBuilder, Response, StatusCode, Url, redirect};
 use serde::Serialize;
 
 use crate::agent::mcp::render;
+use crate::domain::machine::bond::Failure;
 use crate::types::limit::MAX_RELAY_URL_BYTES;
-use crate::wire::rendezvous_client::{Done, Failure, JoinReply, Leave, Opened, PollReply, Said};
+use crate::wire::rendezvous_client::{
+    Done, Failure as Refusal, JoinReply, Leave, Opened, PollReply, Said,
+};
 
 /// Time limit of a connection attempt.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -28,6 +31,8 @@ const SLOWEST_LINE: u64 = 64 * 1024;
 const MAX_BATCH_BYTES: usize = 6 * 1024 * 1024 + 512 * 1024;
 /// Largest of the small answers.
 const MAX_SMALL_BYTES: usize = 64 * 1024;
+/// The pause that a relay wants that says "too many" and not for how long.
+const DEFAULT_RETRY_MS: u64 = 5_000;
 /// Longest pause that a relay can impose, in milliseconds.
 const MAX_RETRY_AFTER_MS: u64 = 60_000;
 
@@ -118,12 +123,39 @@ pub enum FailureKind {
     Status(u16),
 }
 
+/// What a relay can say is wrong, as far as a session cares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Code {
+    /// Not a member.
+    Unauthorized,
+    /// Two are in, or the place is taken.
+    Full,
+    /// No such session.
+    NotFound,
+    /// Its time was over.
+    Expired,
+}
+
+impl Code {
+    fn read(text: &str) -> Option<Code> {
+        match text {
+            "ERR_UNAUTHORIZED" => Some(Code::Unauthorized),
+            "ERR_SESSION_FULL" => Some(Code::Full),
+            "ERR_SESSION_NOT_FOUND" => Some(Code::NotFound),
+            "ERR_SESSION_EXPIRED" => Some(Code::Expired),
+            _ => None,
+        }
+    }
+}
+
 /// A request that did not work.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{detail}")]
 pub struct RelayFailure {
     /// The class.
     pub kind: FailureKind,
+    /// The relay's word for it, where it is one that such relays have.
+    pub code: Option<Code>,
     /// In words; safe to show: one bounded line, the relay's own words in quotation marks.
     pub detail: String,
     /// How long the relay wants to be left alone, in milliseconds.
@@ -141,6 +173,26 @@ pub struct BondRelay {
 #[derive(Debug, thiserror::Error)]
 #[error("cannot set up the HTTP client: {0}")]
 pub struct SetUpError(String);
+
+impl RelayFailure {
+    /// The same as a session understands it.
+    #[must_use]
+    pub fn for_session(&self) -> Failure {
+        match (self.kind, self.code) {
+            (FailureKind::Status(403), Some(Code::Unauthorized)) => Failure::NotAMember,
+            (FailureKind::Status(403), Some(Code::Full)) => Failure::Full,
+            (FailureKind::Status(404), Some(Code::NotFound))
+            | (FailureKind::Status(410), Some(Code::Expired)) => Failure::NoSession,
+            (FailureKind::Status(429), _) => Failure::Limited {
+                retry_after_ms: self.retry_after_ms.unwrap_or(DEFAULT_RETRY_MS),
+            },
+            (FailureKind::Status(status), _) if status < 500 => Failure::Refused { status },
+            (FailureKind::Unreachable | FailureKind::Nonsense | FailureKind::Status(_), _) => {
+                Failure::Unreachable
+            }
+        }
+    }
+}
 
 impl BondRelay {
     /// A client of this relay. Each has its own connections: they end with the session.
@@ -265,7 +317,7 @@ async fn answer(
         .map_err(|e| transport(&e))?;
     let status = response.status();
     let retry_after_ms = retry_after(&response);
-    let limit = if status == StatusCode::OK {
+    let limit = if status.is_success() {
         limit
     } else {
         MAX_SMALL_BYTES
@@ -273,7 +325,7 @@ async fn answer(
     let body = tokio::time::timeout(SILENCE.saturating_add(bytes(limit)), read(response, limit))
         .await
         .unwrap_or_else(|_| Err(late()));
-    if status == StatusCode::OK {
+    if status.is_success() {
         return body;
     }
     Err(refusal(status, &body.unwrap_or_default(), retry_after_ms))
@@ -283,6 +335,7 @@ async fn read(mut response: Response, limit: usize) -> Result<Vec<u8>, RelayFail
     let too_long = || RelayFailure {
         kind: FailureKind::Nonsense,
         detail: format!("the relay's answer has more than {limit} bytes"),
+        code: None,
         retry_after_ms: None,
     };
     let said = response.content_length();
@@ -307,7 +360,7 @@ fn retry_after(response: &Response) -> Option<u64> {
 }
 
 fn refusal(status: StatusCode, body: &[u8], header: Option<u64>) -> RelayFailure {
-    let said: Failure = serde_json::from_slice(body).unwrap_or_default();
+    let said: Refusal = serde_json::from_slice(body).unwrap_or_default();
     let code = status.as_u16();
     let detail = match said.error.as_deref() {
         Some(text) if !text.is_empty() => {
@@ -319,6 +372,7 @@ fn refusal(status: StatusCode, body: &[u8], header: Option<u64>) -> RelayFailure
     let body = said.retry_after.map(|seconds| seconds.saturating_mul(1000));
     RelayFailure {
         kind: FailureKind::Status(code),
+        code: said.code.as_deref().and_then(Code::read),
         detail,
         retry_after_ms: header.or(body).map(|ms| ms.min(MAX_RETRY_AFTER_MS)),
     }
@@ -328,6 +382,7 @@ fn nonsense() -> RelayFailure {
     RelayFailure {
         kind: FailureKind::Nonsense,
         detail: "the relay's answer is not what such a relay says".to_owned(),
+        code: None,
         retry_after_ms: None,
     }
 }
@@ -336,6 +391,7 @@ fn late() -> RelayFailure {
     RelayFailure {
         kind: FailureKind::Unreachable,
         detail: "the relay did not answer in time".to_owned(),
+        code: None,
         retry_after_ms: None,
     }
 }
@@ -358,7 +414,11 @@ fn transport(e: &reqwest::Error) -> RelayFailure {
     };
     RelayFailure {
         kind,
-        detail: format!("the relay cannot be reached: {}", render::attribute(&reason)),
+        detail: format!(
+            "the relay cannot be reached: {}",
+            render::attribute(&reason)
+        ),
+        code: None,
         retry_after_ms: None,
     }
 }

@@ -1,0 +1,418 @@
+//! The session of this process, and everything that can be asked of it.
+//!
+//! One mutex holds the machine and what belongs to it; it is never held across an await. Whatever
+//! comes from outside names the session that it is meant for, so an answer that arrives after its
+//! session was replaced reaches nobody.
+//!
+//! `deals`: words and files. `steps`: what the machine asks for.
+
+mod deals;
+mod steps;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+
+use super::config::BondConfig;
+use super::driver::{self, Post};
+use super::file::{self, FileError, Placed};
+use super::news::{Event, Queue};
+use super::record::Recorder;
+use super::relay::{BondRelay, BondUrlError, RelayFailure, SetUpError};
+use super::tell;
+use crate::agent::clock::{OsEntropy, SystemClock};
+use crate::domain::machine::bond::{
+    Input, Offer, OfferId, Phase, Policy, Role, SendError, Session, Ticket,
+};
+use crate::types::entropy::EntropyError;
+use crate::types::time::{Clock as _, UnixMillis};
+use crate::wire::bond::code::{CodeError, SessionCode};
+
+/// How long a tool waits for a relay that takes its time. The requests have their own limits.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Something could not be done in a sealed session.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeskError {
+    /// The relay's address is none.
+    #[error("{0}; give another with --bond-relay or INTERLINK_BOND_RELAY")]
+    Address(#[from] BondUrlError),
+    /// No HTTP.
+    #[error(transparent)]
+    SetUp(#[from] SetUpError),
+    /// There is a session.
+    #[error("this process is in a sealed session already: bond_end ends it")]
+    Open,
+    /// Not a code.
+    #[error(transparent)]
+    Code(#[from] CodeError),
+    /// The relay did not open the session.
+    #[error("the session could not be opened: {0}")]
+    NotOpened(String),
+    /// There is no session.
+    #[error(
+        "not connected: there is no sealed session; bond_connect opens one, bond_join joins one"
+    )]
+    NotConnected,
+    /// The machine says no.
+    #[error("{}", tell::why_not_sent(.0))]
+    Send(SendError),
+    /// The relay did not take it.
+    #[error("not sent: {0}")]
+    NotSent(String),
+    /// The session ended meanwhile.
+    #[error("the session ended before the relay answered; whether it was sent is not known")]
+    Interrupted,
+    /// A file of ours.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// No such file waits.
+    #[error("no file of this id waits; bond_status lists those that do")]
+    UnknownTransfer,
+    /// The file is not the one that was looked at.
+    #[error("the file that waits under this id is not the one that was shown")]
+    Changed,
+    /// Somebody decides about it at this moment.
+    #[error("somebody is deciding about this file already")]
+    Deciding,
+    /// No randomness.
+    #[error(transparent)]
+    Entropy(#[from] EntropyError),
+    /// A thread did not come back.
+    #[error("the work was interrupted")]
+    Thread,
+}
+
+/// How a session stands, for whoever asks.
+#[derive(Debug)]
+pub struct View {
+    /// Where it stands.
+    pub phase: Phase,
+    /// Which end this is.
+    pub role: Role,
+    /// The code, while there is something to join.
+    pub code: Option<String>,
+    /// How many are in it.
+    pub members: u8,
+    /// Words that both sides see alike.
+    pub words: Option<String>,
+    /// The relay's address.
+    pub relay: String,
+    /// What is wrong with the relay at the moment.
+    pub trouble: Option<String>,
+    /// When it ends if nothing happens.
+    pub expires_at: UnixMillis,
+    /// By how much the clocks differ, where that mattered.
+    pub clock_difference_ms: Option<i64>,
+    /// Messages that the relay threw away.
+    pub missed: u64,
+    /// Packets that were dropped.
+    pub dropped: u64,
+    /// Files that wait.
+    pub offers: Vec<OfferView>,
+}
+
+/// A file that waits, without anything of its content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OfferView {
+    /// Its id here.
+    pub id: OfferId,
+    /// How the relay calls the sender: 8 hexadecimal digits, or `peer`.
+    pub from: String,
+    /// The peer's name of it, spelled out and bounded.
+    pub name: String,
+    /// Bytes.
+    pub size: u64,
+    /// What kind of file the name says it is.
+    pub file_type: &'static str,
+    /// Of the bytes.
+    pub sha256: [u8; 32],
+    /// Rules of the scan that it breaks, by name.
+    pub findings: Vec<String>,
+}
+
+/// A file that was sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SentFile {
+    /// Its name.
+    pub name: String,
+    /// Bytes.
+    pub size: u64,
+    /// Of the bytes.
+    pub sha256: [u8; 32],
+}
+
+/// A file that was accepted.
+#[derive(Debug)]
+pub struct AcceptedFile {
+    /// What it was as an offer.
+    pub offer: OfferView,
+    /// Where it is now.
+    pub placed: Placed,
+    /// The note and the file, wrapped for a model.
+    pub content: String,
+    /// Whether that is only the beginning.
+    pub truncated: bool,
+}
+
+/// What belongs to one session.
+pub(super) struct Live {
+    pub(super) id: u64,
+    pub(super) session: Session,
+    pub(super) relay: BondRelay,
+    /// What the machine wants to ask, from which position.
+    pub(super) poll: Option<u64>,
+    pub(super) wake: Arc<Notify>,
+    pub(super) trouble: Option<String>,
+    code: Option<SessionCode>,
+    words: Option<String>,
+    clock_difference_ms: Option<i64>,
+    missed: u64,
+    dropped: u64,
+    opening: Option<oneshot::Sender<Result<(), String>>>,
+    posted: BTreeMap<Ticket, oneshot::Sender<Result<(), RelayFailure>>>,
+    posts: mpsc::UnboundedSender<Post>,
+    deciding: BTreeSet<OfferId>,
+    tasks: JoinSet<()>,
+}
+
+#[derive(Default)]
+struct State {
+    live: Option<Live>,
+    last_id: u64,
+    news: Queue,
+}
+
+/// At most one sealed session.
+pub struct Desk {
+    pub(super) config: BondConfig,
+    pub(super) recorder: Recorder,
+    state: Mutex<State>,
+    /// Who opens or joins.
+    entering: tokio::sync::Mutex<()>,
+    rang: watch::Sender<u64>,
+    leaving: Mutex<JoinSet<()>>,
+    clock: SystemClock,
+    entropy: OsEntropy,
+}
+
+impl Desk {
+    /// Nobody is there yet.
+    #[must_use]
+    pub fn new(config: BondConfig, recorder: Recorder) -> Desk {
+        Desk {
+            config,
+            recorder,
+            state: Mutex::default(),
+            entering: tokio::sync::Mutex::default(),
+            rang: watch::Sender::new(0),
+            leaving: Mutex::default(),
+            clock: SystemClock,
+            entropy: OsEntropy,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ring(&self) {
+        self.rang
+            .send_modify(|times| *times = times.wrapping_add(1));
+    }
+
+    /// Opens a session as its host.
+    ///
+    /// # Errors
+    ///
+    /// [`DeskError`]; there is no session then.
+    pub async fn connect(self: &Arc<Self>) -> Result<View, DeskError> {
+        let code = SessionCode::generate(&self.entropy)?;
+        self.enter(Role::Host, code).await
+    }
+
+    /// Joins the session of a code.
+    ///
+    /// # Errors
+    ///
+    /// [`DeskError`]; there is no session then.
+    pub async fn join(self: &Arc<Self>, code: &str) -> Result<View, DeskError> {
+        let code = code.parse::<SessionCode>()?;
+        self.enter(Role::Guest, code).await
+    }
+
+    async fn enter(self: &Arc<Self>, role: Role, code: SessionCode) -> Result<View, DeskError> {
+        let _only_one = self.entering.lock().await;
+        if self.is_open() {
+            return Err(DeskError::Open);
+        }
+        let relay = BondRelay::new(self.config.relay.as_ref().map_err(Clone::clone)?)?;
+        let copy = code.duplicate();
+        let derived = tokio::task::spawn_blocking(move || copy.derive())
+            .await
+            .map_err(|_| DeskError::Thread)?;
+        let policy = Policy {
+            max_file_bytes: u64::from(self.config.max_file_kb).saturating_mul(1024),
+            name_rule: file::name_rule,
+        };
+        let now = self.clock.now();
+        let (session, actions) = Session::open(role, derived, policy, now, &self.entropy)?;
+        let (opening, opened) = oneshot::channel();
+        let (posts, to_post) = mpsc::unbounded_channel();
+        {
+            let mut state = self.lock();
+            self.clear(&mut state);
+            state.last_id = state.last_id.wrapping_add(1);
+            let id = state.last_id;
+            let mut live = Live {
+                id,
+                session,
+                relay: relay.clone(),
+                poll: None,
+                wake: Arc::default(),
+                trouble: None,
+                code: Some(code),
+                words: None,
+                clock_difference_ms: None,
+                missed: 0,
+                dropped: 0,
+                opening: Some(opening),
+                posted: BTreeMap::new(),
+                posts,
+                deciding: BTreeSet::new(),
+                tasks: JoinSet::new(),
+            };
+            let wake = Arc::clone(&live.wake);
+            live.tasks
+                .spawn(driver::polls(Arc::clone(self), id, relay.clone(), wake));
+            live.tasks
+                .spawn(driver::posts(Arc::clone(self), id, relay, to_post));
+            state.live = Some(live);
+            self.carry_out(&mut state, actions);
+        }
+        match tokio::time::timeout(PATIENCE, opened).await {
+            Ok(Ok(Ok(()))) => self.view().ok_or(DeskError::NotConnected),
+            Ok(Ok(Err(reason))) => Err(DeskError::NotOpened(reason)),
+            Ok(Err(_)) => Err(DeskError::NotOpened("it was ended meanwhile".to_owned())),
+            Err(_) => {
+                self.end();
+                Err(DeskError::NotOpened(
+                    "the relay did not answer in time".to_owned(),
+                ))
+            }
+        }
+    }
+
+    /// Whether there is a session that is not over.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        let state = self.lock();
+        state
+            .live
+            .as_ref()
+            .is_some_and(|live| !live.session.is_over())
+    }
+
+    /// How the session stands; `None` without one.
+    #[must_use]
+    pub fn view(&self) -> Option<View> {
+        let state = self.lock();
+        let live = state.live.as_ref()?;
+        let session = &live.session;
+        Some(View {
+            phase: session.phase(),
+            role: session.role(),
+            code: live.code.as_ref().map(|code| code.reveal().to_owned()),
+            members: session.members(),
+            words: live.words.clone(),
+            relay: live.relay.url().to_string(),
+            trouble: live.trouble.clone(),
+            expires_at: session.expires_at(),
+            clock_difference_ms: live.clock_difference_ms,
+            missed: live.missed,
+            dropped: live.dropped,
+            offers: session.offers().iter().map(view_of).collect(),
+        })
+    }
+
+    /// Ends the session; says whether there was one. The relay is told in the background.
+    pub fn end(self: &Arc<Self>) -> bool {
+        let mut state = self.lock();
+        let there = state.live.is_some();
+        self.clear(&mut state);
+        drop(state);
+        self.ring();
+        there
+    }
+
+    fn clear(self: &Arc<Self>, state: &mut State) {
+        if let Some(live) = state.live.as_mut() {
+            // Ending never fails.
+            if let Ok(actions) = live
+                .session
+                .step(self.clock.now(), Input::End, &self.entropy)
+            {
+                self.carry_out(state, actions);
+            }
+            state.live = None;
+        }
+    }
+
+    /// Ends the session with the process, and waits until the relay knows.
+    pub async fn farewell(self: &Arc<Self>) {
+        self.end();
+        let mut leaving = {
+            let mut leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut *leaving)
+        };
+        while leaving.join_next().await.is_some() {}
+        self.recorder.close().await;
+    }
+
+    /// What happened and nobody was told yet, as much as fits into an answer.
+    #[must_use]
+    pub fn take_news(&self) -> Vec<Event> {
+        let now = self.clock.now();
+        self.lock().news.take(now)
+    }
+
+    /// How many events wait.
+    #[must_use]
+    pub fn unread(&self) -> usize {
+        self.lock().news.len()
+    }
+
+    /// Resolves when events wait or the session is over: true for events.
+    pub async fn something(&self) -> bool {
+        let mut rang = self.rang.subscribe();
+        loop {
+            rang.mark_unchanged();
+            if self.unread() > 0 {
+                return true;
+            }
+            if !self.is_open() {
+                return false;
+            }
+            // The sender lives as long as this.
+            if rang.changed().await.is_err() {
+                return false;
+            }
+        }
+    }
+}
+
+fn view_of(offer: &Offer) -> OfferView {
+    OfferView {
+        id: offer.id.clone(),
+        from: offer.from.clone(),
+        name: file::shown_name(&offer.name),
+        size: offer.size,
+        file_type: crate::wire::bond::packet::file_type(&offer.name),
+        sha256: offer.sha256,
+        findings: file::findings(offer),
+    }
+}

@@ -1,0 +1,214 @@
+//! Words and files, both ways.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::{AcceptedFile, Desk, DeskError, OfferView, PATIENCE, SentFile, State, view_of};
+use crate::agent::bond::file::{self, FileError};
+use crate::agent::bond::record::DecidedBy;
+use crate::agent::bond::tell;
+use crate::domain::machine::bond::{Action, Carries, Input, OfferId, StepError};
+use crate::types::secret::Secret;
+use crate::types::time::Clock as _;
+
+impl Desk {
+    /// Says something; the relay has it when this returns.
+    ///
+    /// # Errors
+    ///
+    /// [`DeskError`].
+    pub async fn say(self: &Arc<Self>, text: String) -> Result<(), DeskError> {
+        self.post(Carries::Chat, Input::Say(text)).await
+    }
+
+    /// Sends a file; the relay has it when this returns.
+    ///
+    /// # Errors
+    ///
+    /// [`DeskError`].
+    pub async fn send_file(
+        self: &Arc<Self>,
+        path: String,
+        note: String,
+    ) -> Result<SentFile, DeskError> {
+        {
+            // What cannot be sent anyway is not read.
+            let state = self.lock();
+            let live = state.live.as_ref().ok_or(DeskError::NotConnected)?;
+            let may = live.session.may_send(self.clock.now());
+            may.map_err(DeskError::Send)?;
+        }
+        let config = self.config.clone();
+        let opened = tokio::task::spawn_blocking(move || file::open(&config, &path, note))
+            .await
+            .map_err(|_| DeskError::Thread)?;
+        let opened = match opened {
+            Ok(opened) => opened,
+            Err(e) => {
+                self.recorder.not_opened(&e);
+                return Err(e.into());
+            }
+        };
+        let sent = SentFile {
+            name: opened.file.name.clone(),
+            size: u64::try_from(opened.file.content.len()).unwrap_or(u64::MAX),
+            sha256: opened.sha256,
+        };
+        self.post(Carries::File, Input::SendFile(opened.file))
+            .await?;
+        Ok(sent)
+    }
+
+    async fn post(self: &Arc<Self>, wanted: Carries, input: Input) -> Result<(), DeskError> {
+        let answered = {
+            let mut state = self.lock();
+            let live = state.live.as_mut().ok_or(DeskError::NotConnected)?;
+            let now = self.clock.now();
+            let actions = live
+                .session
+                .step(now, input, &self.entropy)
+                .map_err(judge)?;
+            let ticket = actions.iter().find_map(|action| match action {
+                Action::Post { ticket, kind, .. } if *kind == wanted => Some(*ticket),
+                _ => None,
+            });
+            let (tell, answered) = oneshot::channel();
+            if let Some(ticket) = ticket {
+                live.posted.insert(ticket, tell);
+            }
+            self.carry_out(&mut state, actions);
+            answered
+        };
+        match tokio::time::timeout(PATIENCE, answered).await {
+            Ok(Ok(Ok(()))) => Ok(()),
+            Ok(Ok(Err(failure))) => Err(DeskError::NotSent(tell::why_not_posted(&failure))),
+            Ok(Err(_)) | Err(_) => Err(DeskError::Interrupted),
+        }
+    }
+
+    /// A file that waits.
+    #[must_use]
+    pub fn offer(&self, id: &OfferId) -> Option<OfferView> {
+        let state = self.lock();
+        state.live.as_ref()?.session.offer(id).map(view_of)
+    }
+
+    /// All files that wait, oldest first.
+    #[must_use]
+    pub fn offers(&self) -> Vec<OfferView> {
+        self.view().map(|view| view.offers).unwrap_or_default()
+    }
+
+    /// What a human sees of a file that waits: never shown to a model.
+    #[must_use]
+    pub fn preview(&self, id: &OfferId) -> Option<String> {
+        let state = self.lock();
+        state.live.as_ref()?.session.offer(id).map(file::preview)
+    }
+
+    /// Writes an offered file to the disk; it is there when this returns. `sha256` is of the file
+    /// that was looked at.
+    ///
+    /// # Errors
+    ///
+    /// [`DeskError`]; the file waits as before then, where it did.
+    pub async fn accept(
+        self: &Arc<Self>,
+        id: &OfferId,
+        sha256: [u8; 32],
+        by: DecidedBy,
+    ) -> Result<AcceptedFile, DeskError> {
+        let (session, offer, name, note, content) = {
+            let mut state = self.lock();
+            let live = state.live.as_mut().ok_or(DeskError::UnknownTransfer)?;
+            let offer = live.session.offer(id).ok_or(DeskError::UnknownTransfer)?;
+            if offer.sha256 != sha256 {
+                return Err(DeskError::Changed);
+            }
+            if live.deciding.contains(id) {
+                return Err(DeskError::Deciding);
+            }
+            let copy = Secret::new(offer.content.expose().clone());
+            let taken = (
+                live.id,
+                view_of(offer),
+                offer.name.clone(),
+                offer.note.clone(),
+                copy,
+            );
+            live.deciding.insert(id.clone());
+            taken
+        };
+        let config = self.config.clone();
+        let placing = tokio::task::spawn_blocking(move || {
+            let placed = file::place(&config, &name, content.expose())?;
+            let shown = file::content(&placed, &name, &note, content.expose())?;
+            Ok::<_, FileError>((placed, shown))
+        });
+        let placed = placing.await;
+        let mut state = self.lock();
+        let live = state.live.as_mut().filter(|live| live.id == session);
+        if let Some(live) = live {
+            live.deciding.remove(id);
+        }
+        let (placed, (content, truncated)) = placed.map_err(|_| DeskError::Thread)??;
+        self.decided(&mut state, session, Input::Accepted { id: id.clone() });
+        self.recorder.decided(&offer, true, by, Some(&placed));
+        state.news.forget_offer(id.as_str());
+        let accepted = AcceptedFile {
+            offer,
+            placed,
+            content,
+            truncated,
+        };
+        if by == DecidedBy::Operator {
+            state.news.push(tell::accepted(self.clock.now(), &accepted));
+        }
+        drop(state);
+        self.ring();
+        Ok(accepted)
+    }
+
+    /// Drops an offered file.
+    ///
+    /// # Errors
+    ///
+    /// [`DeskError`].
+    pub fn decline(self: &Arc<Self>, id: &OfferId, by: DecidedBy) -> Result<OfferView, DeskError> {
+        let mut state = self.lock();
+        let live = state.live.as_ref().ok_or(DeskError::UnknownTransfer)?;
+        let offer = live.session.offer(id).map(view_of);
+        let offer = offer.ok_or(DeskError::UnknownTransfer)?;
+        if live.deciding.contains(id) {
+            return Err(DeskError::Deciding);
+        }
+        let session = live.id;
+        self.decided(&mut state, session, Input::Declined { id: id.clone() });
+        self.recorder.decided(&offer, false, by, None);
+        state.news.forget_offer(id.as_str());
+        if by == DecidedBy::Operator {
+            state.news.push(tell::declined(self.clock.now(), &offer));
+        }
+        drop(state);
+        self.ring();
+        Ok(offer)
+    }
+
+    fn decided(self: &Arc<Self>, state: &mut State, session: u64, input: Input) {
+        let Some(live) = state.live.as_mut().filter(|live| live.id == session) else {
+            return;
+        };
+        if let Ok(actions) = live.session.step(self.clock.now(), input, &self.entropy) {
+            self.carry_out(state, actions);
+        }
+    }
+}
+
+fn judge(e: StepError) -> DeskError {
+    match e {
+        StepError::Send(e) => DeskError::Send(e),
+        StepError::Entropy(e) => DeskError::Entropy(e),
+        _ => DeskError::UnknownTransfer,
+    }
+}
