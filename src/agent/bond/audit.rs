@@ -156,7 +156,7 @@ impl AuditFile {
         let pid = std::process::id();
         text.extend(known.chain.own_up(&self.identity, now, pid));
         let written = self.missing(log, newest, now, &mut known.chain, &mut text)?;
-        if written == 0 && text.len() <= 1 {
+        if text.is_empty() {
             return Ok(0);
         }
         file.write_all(text.as_bytes()).map_err(failed)?;

@@ -46,6 +46,12 @@ impl BondBooks {
         }
     }
 
+    /// The clock of the process.
+    #[must_use]
+    pub fn clock(&self) -> &dyn Clock {
+        self.clock.as_ref()
+    }
+
     /// Records that a session was made or joined; gives its position, by which everything else names it.
     /// Durable when this returns, as with the calls below.
     ///
