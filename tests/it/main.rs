@@ -12,6 +12,14 @@ mod admin_backup;
     feature = "cli",
     feature = "testkit"
 ))]
+mod admin_bond;
+#[cfg(all(
+    target_os = "linux",
+    feature = "agent",
+    feature = "bus",
+    feature = "cli",
+    feature = "testkit"
+))]
 mod admin_compact;
 #[cfg(all(unix, feature = "cli", feature = "testkit"))]
 mod admin_history;

@@ -20,6 +20,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
 use super::audit::make_folder;
+use crate::types::text::visible_json;
 
 /// Longest question in bytes.
 pub const MAX_REQUEST_BYTES: usize = 4096;
@@ -42,7 +43,7 @@ const SUFFIX: &str = ".sock";
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
     /// The session, and the files that wait.
-    List,
+    List {},
     /// One file that waits, with the human's preview of it.
     Show {
         /// The offer's id.
@@ -63,7 +64,7 @@ pub enum Request {
         sha256: String,
     },
     /// End the session.
-    End,
+    End {},
 }
 
 /// What the server answers.
@@ -327,13 +328,14 @@ async fn answer<D: Desk>(mut stream: UnixStream, desk: &D) -> io::Result<()> {
         }
         Err(e) => bad(&format!("not a question: {e}")),
     };
-    let mut text = serde_json::to_vec(&reply)?;
+    // Foreign text does no harm either to whoever reads the socket by other means.
+    let mut text = visible_json(&serde_json::to_string(&reply)?).into_owned();
     if text.len() >= MAX_REPLY_BYTES {
-        text = serde_json::to_vec(&failed(Trouble::Failed, "the answer is too long"))?;
+        text = serde_json::to_string(&failed(Trouble::Failed, "the answer is too long"))?;
     }
-    text.push(b'\n');
+    text.push('\n');
     let sent = async {
-        writing.write_all(&text).await?;
+        writing.write_all(text.as_bytes()).await?;
         writing.shutdown().await
     };
     match tokio::time::timeout(PATIENCE, sent).await {
@@ -344,7 +346,7 @@ async fn answer<D: Desk>(mut stream: UnixStream, desk: &D) -> io::Result<()> {
 
 async fn carry_out<D: Desk>(desk: &D, request: &Request) -> Reply {
     let done = match request {
-        Request::List => return Reply::Listed(desk.list().await),
+        Request::List {} => return Reply::Listed(desk.list().await),
         Request::Show { id } => desk.show(id).await.map(Reply::Shown),
         Request::Accept { id, sha256 } => match digest(sha256) {
             Some(sha256) => desk.accept(id, sha256).await.map(Reply::Accepted),
@@ -354,7 +356,7 @@ async fn carry_out<D: Desk>(desk: &D, request: &Request) -> Reply {
             Some(sha256) => desk.decline(id, sha256).await.map(|()| Reply::Declined {}),
             None => return bad("sha256 is not 64 hex digits"),
         },
-        Request::End => desk.end().await.map(|was_open| Reply::Ended { was_open }),
+        Request::End {} => desk.end().await.map(|was_open| Reply::Ended { was_open }),
     };
     done.unwrap_or_else(Reply::Failed)
 }

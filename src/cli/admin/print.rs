@@ -11,7 +11,8 @@ use serde::Serialize;
 
 use super::super::clock::WallClock;
 use super::reader::{Origin, Source};
-use crate::types::text::{visible, visible_id, visible_json};
+use crate::types::id::is_unsafe_char;
+use crate::types::text::{is_invisible_char, visible, visible_id, visible_json};
 use crate::types::time::{Clock as _, UnixMillis};
 
 /// Columns of a terminal that does not say.
@@ -219,6 +220,21 @@ pub(super) struct Shown<'a>(pub(super) &'a str);
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&visible(self.0))
+    }
+}
+
+/// Foreign text that was spelled out when it was recorded: once more would double its backslashes. What is
+/// not spelled out after all is.
+pub(super) struct Spelled<'a>(pub(super) &'a str);
+
+impl fmt::Display for Spelled<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let acts = |c: char| is_unsafe_char(c) || is_invisible_char(c);
+        if self.0.contains(acts) {
+            f.pad(&visible(self.0))
+        } else {
+            f.pad(self.0)
+        }
     }
 }
 
