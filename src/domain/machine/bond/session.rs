@@ -173,6 +173,13 @@ impl Session {
         Ok((session, vec![ask]))
     }
 
+    /// The same session under other rules for files.
+    #[must_use]
+    pub fn with_policy(mut self, policy: Policy) -> Session {
+        self.policy = policy;
+        self
+    }
+
     /// Our end.
     #[must_use]
     pub const fn role(&self) -> Role {
