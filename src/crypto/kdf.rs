@@ -13,6 +13,7 @@
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::{Digest as _, Sha256};
+use zeroize::ZeroizeOnDrop;
 
 use crate::crypto::aead::SealKey;
 use crate::crypto::agree::{AgreementPublic, SharedSecret};
@@ -27,6 +28,8 @@ pub const CODE_KEY_ROUNDS: u32 = 600_000;
 /// What a code is worth as key material. Erased on drop.
 #[derive(Debug)]
 pub struct CodeKey(Secret<[u8; 32]>);
+
+impl ZeroizeOnDrop for CodeKey {}
 
 impl CodeKey {
     /// Takes key material made elsewhere.

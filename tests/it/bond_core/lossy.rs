@@ -60,7 +60,7 @@ fn play(seed: u64, faults: Vec<Fault>, turns: &[bool]) -> (Pair, Said) {
     // The relay comes to its senses; whatever is missing shows now.
     pair.faults.clear();
     pair.link.flush();
-    for _ in 0..8 {
+    for _ in 0..56 {
         pair.round();
     }
     // One after the other: a hole is told for certain once the peer speaks after our own words.
@@ -164,7 +164,7 @@ fn a_lost_tag_of_either_side_is_made_good() {
         let mut pair = Pair::new(1, [9, 9]);
         pair.faults.clone_from(&faults);
         pair.meet();
-        for _ in 0..16 {
+        for _ in 0..56 {
             pair.round();
         }
         assert_eq!(pair.phases(), [Phase::Confirmed; 2], "{faults:?}");
@@ -191,4 +191,33 @@ fn another_code_ends_both_sides() {
     ));
     assert_eq!(pair.sides[GUEST].phase(), Phase::Over(Ending::PeerGone));
     assert!(pair.say(GUEST, "x").is_err());
+}
+
+#[test]
+fn the_mix_of_faults_leaves_some_sessions_standing_and_ends_some() {
+    // Else the property above would prove one half only.
+    let all = [
+        Fault::None,
+        Fault::Lose,
+        Fault::None,
+        Fault::Tamper,
+        Fault::Double,
+        Fault::Late,
+        Fault::Refuse,
+        Fault::Reflect,
+        Fault::Silent,
+    ];
+    let (mut standing, mut ended) = (0, 0);
+    for start in 0..all.len() {
+        let mut faults = all.to_vec();
+        faults.rotate_left(start);
+        let (pair, said) = play(3, faults, &[true, false, true, true, false, false]);
+        check(&pair, &said).unwrap();
+        if pair.phases() == [Phase::Confirmed; 2] {
+            standing += 1;
+        } else {
+            ended += 1;
+        }
+    }
+    assert!(standing > 0 && ended > 0, "{standing} stand, {ended} ended");
 }

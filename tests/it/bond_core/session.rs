@@ -580,7 +580,15 @@ fn codes_are_drawn_evenly_and_never_shown_by_accident() {
 
 #[test]
 fn secrets_are_erased_and_not_printed() {
-    const fn erased<T: zeroize::Zeroize>(_: &Secret<T>) {}
+    const fn erased<T: zeroize::ZeroizeOnDrop>() {}
+    const {
+        erased::<interlink::crypto::agree::EphemeralSecret>();
+        erased::<interlink::crypto::agree::SharedSecret>();
+        erased::<interlink::crypto::kdf::CodeKey>();
+        erased::<interlink::crypto::aead::SealKey>();
+        erased::<SessionCode>();
+        erased::<Secret<Vec<u8>>>();
+    }
     let pair = Pair::confirmed(21);
     let session = format!("{:?}", pair.sides[HOST]);
     let full = id_of(&pair, HOST);
@@ -588,11 +596,62 @@ fn secrets_are_erased_and_not_printed() {
         !session.contains(&full) && !session.contains(&"07".repeat(32)),
         "{session}"
     );
-    erased(&Secret::new([0u8; 32]));
     fn consumed(secret: interlink::crypto::agree::EphemeralSecret) -> String {
         format!("{secret:?}")
     }
     let entropy = SeededEntropy::new(22);
     let secret = interlink::crypto::agree::EphemeralSecret::generate(&entropy).unwrap();
     assert!(consumed(secret).contains("secret hidden"));
+}
+
+#[test]
+fn nothing_of_one_session_reaches_the_next() {
+    // The guest leaves while the host's tag is still being refused; the same code is used again.
+    let mut old = Pair::new(23, [9, 9]);
+    old.meet();
+    old.faults = vec![super::link::Fault::Refuse; 3];
+    old.give(HOST, Input::Tick).unwrap();
+    old.give(HOST, Input::End).unwrap();
+    let kept = old.left[GUEST].clone();
+    let mut new = Pair::confirmed(24);
+    let host = id_of(&new, HOST);
+    for (_, payload) in kept {
+        inject(&mut new, GUEST, &host, payload);
+    }
+    assert_eq!(dropped(&new, GUEST, Dropped::Undecryptable), 1);
+    let out = old.sides[HOST].step(old.now, Input::Tick, &old.entropy);
+    assert!(out.unwrap().is_empty());
+    assert_eq!(new.phases(), [Phase::Confirmed; 2]);
+}
+
+#[test]
+fn what_is_remembered_of_nonces_is_bounded_and_nothing_fresh_is_forgotten() {
+    use interlink::domain::machine::bond::replay::{MAX_NONCES, Replay};
+    let mut replay = Replay::default();
+    let nonce = |n: usize| (n as u128).to_be_bytes();
+    let at = START.0 as f64;
+    for n in 0..MAX_NONCES {
+        replay.accept(START, Some(nonce(n)), Some(at)).unwrap();
+    }
+    let full = replay.accept(START, Some(nonce(MAX_NONCES)), Some(at));
+    assert_eq!(full.unwrap_err().reason, Dropped::Full);
+    let again = replay.accept(START, Some(nonce(0)), Some(at));
+    assert_eq!(again.unwrap_err().reason, Dropped::Replay);
+    // Once the old ones could not pass by their time, there is room again.
+    let later = START.plus(300_001);
+    replay
+        .accept(later, Some(nonce(MAX_NONCES)), Some(at + 300_001.0))
+        .unwrap();
+}
+
+#[test]
+fn a_clock_set_back_starts_the_spans_anew() {
+    let mut pair = Pair::confirmed(25);
+    pair.say(HOST, "x").unwrap();
+    pair.now = pair.now.minus(3_600_000);
+    pair.give(HOST, Input::Tick).unwrap();
+    assert!(pair.sides[HOST].cooldown_ms(pair.now) <= 10_000);
+    pair.now = pair.now.plus(10_000);
+    pair.say(HOST, "y").unwrap();
+    assert!(pair.sides[HOST].expires_at() <= pair.now.plus(SESSION_TTL_MS));
 }

@@ -37,8 +37,11 @@ pub const REPLAY_WINDOW_MS: u64 = 5 * 60 * 1000;
 /// Between two things that the user sends. Started by success only.
 pub const SEND_COOLDOWN_MS: u64 = 10_000;
 
-/// Until a confirmation that had no effect is sent again.
+/// Until a confirmation that had no effect is sent again; doubled three times.
 pub const CONFIRM_AGAIN_MS: u64 = 15_000;
+
+/// The longest that a confirmation waits to be sent again, whatever the relay wants.
+pub const MAX_CONFIRM_WAIT_MS: u64 = 120_000;
 
 /// Files that may wait for consent.
 pub const MAX_OFFERS: usize = 16;

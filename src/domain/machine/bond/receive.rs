@@ -100,7 +100,11 @@ impl Session {
         };
         if let Err(not_new) = self.replay.accept(now, packet.nonce, packet.timestamp) {
             self.drop_packet(not_new.reason, out);
-            if let Some(clock_difference_ms) = not_new.clock_difference_ms {
+            // A tag is repeated, a message is lost: the one is told once, the other each time.
+            if let Some(clock_difference_ms) = not_new.clock_difference_ms
+                && !(matches!(packet.body, Body::KeyConfirm { .. })
+                    && std::mem::replace(&mut self.said.stale_tag, true))
+            {
                 out.push(Action::Tell(Happening::DroppedStale {
                     clock_difference_ms,
                 }));

@@ -159,7 +159,7 @@ impl Session {
             return Err(SendError::Over(Ending::Expired));
         }
         // A guest that hears words before the host's tag has to give up.
-        if self.role == Role::Host && !self.confirmation.taken {
+        if self.role == Role::Host && !self.confirmation.taken() {
             return Err(SendError::NotConfirmed);
         }
         if self.outgoing.is_some() {

@@ -8,7 +8,7 @@ use super::offers::{Offer, Offers};
 use super::replay::Replay;
 use super::send::{Outgoing, SendError};
 use super::track::Track;
-use super::{CONFIRM_AGAIN_MS, SESSION_TTL_MS};
+use super::{CONFIRM_AGAIN_MS, MAX_CONFIRM_WAIT_MS, SESSION_TTL_MS};
 use crate::crypto::aead::SealKey;
 use crate::crypto::agree::{AgreementPublic, EphemeralSecret};
 use crate::crypto::kdf::{self, CodeKey};
@@ -76,15 +76,23 @@ pub(super) struct Confirmation {
     /// To be sent as soon as possible.
     pub(super) due: bool,
     pub(super) in_flight: Option<Ticket>,
-    /// The relay took it at least once.
-    pub(super) taken: bool,
     /// Not before this time.
     pub(super) not_before: UnixMillis,
+    /// How often the relay took it.
+    tries: u32,
+}
+
+impl Confirmation {
+    /// Whether the relay took it at least once.
+    pub(super) const fn taken(&self) -> bool {
+        self.tries > 0
+    }
 }
 
 /// What was told once and need not be told again.
 #[derive(Default)]
 pub(super) struct Said {
+    pub(super) stale_tag: bool,
     pub(super) goodbye: bool,
     pub(super) push: bool,
     pub(super) reflection: bool,
@@ -265,6 +273,7 @@ impl Session {
         entropy: &dyn Entropy,
     ) -> Result<Vec<Action>, StepError> {
         let mut out = Vec::new();
+        self.rewind(now);
         match input {
             Input::Say(text) => self.say(now, &text, entropy, &mut out)?,
             Input::SendFile(file) => self.send_file(now, file, entropy, &mut out)?,
@@ -305,6 +314,15 @@ impl Session {
             }
         }
         Ok(out)
+    }
+
+    /// A clock that was set back starts the spans anew instead of stretching them.
+    fn rewind(&mut self, now: UnixMillis) {
+        self.born = self.born.min(now);
+        self.alive = self.alive.min(now);
+        self.cooled_from = self.cooled_from.map(|from| from.min(now));
+        let latest = now.plus(MAX_CONFIRM_WAIT_MS);
+        self.confirmation.not_before = self.confirmation.not_before.min(latest);
     }
 
     const fn polls(&self) -> bool {
@@ -395,10 +413,11 @@ impl Session {
         }
         if self.confirmation.in_flight == Some(ticket) {
             self.confirmation.in_flight = None;
-            self.confirmation.taken = true;
             // The host answers a repeated tag; the guest repeats until it hears the host's.
             self.confirmation.due = self.role == Role::Guest && self.phase == Phase::Keyed;
-            self.confirmation.not_before = now.plus(CONFIRM_AGAIN_MS);
+            let doubled = CONFIRM_AGAIN_MS << self.confirmation.tries.min(3);
+            self.confirmation.not_before = now.plus(doubled.min(MAX_CONFIRM_WAIT_MS));
+            self.confirmation.tries = self.confirmation.tries.saturating_add(1);
             self.alive = now;
             return;
         }
@@ -449,7 +468,9 @@ impl Session {
             self.confirmation.in_flight = None;
             self.confirmation.due = true;
             self.confirmation.not_before = match failure {
-                Failure::Limited { retry_after_ms } => now.plus(retry_after_ms.min(SESSION_TTL_MS)),
+                Failure::Limited { retry_after_ms } => {
+                    now.plus(retry_after_ms.min(MAX_CONFIRM_WAIT_MS))
+                }
                 _ => now,
             };
         }
