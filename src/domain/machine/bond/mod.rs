@@ -5,7 +5,7 @@
 //! of one session can reach the next. It is fed with [`Input`]s by a driver that owns the sockets,
 //! the clock and the human, and answers with [`Action`]s.
 //!
-//! - [`io`]: what goes in and comes out
+//! - [`io`]: what goes in and comes out; [`tell`] and [`row`]: what the user hears and what is recorded
 //! - [`replay`]: which packets are new
 //! - [`track`]: which of the relay's positions were seen, and what is missing
 //! - [`offers`]: files that wait for consent
@@ -15,18 +15,21 @@ pub mod io;
 pub mod offers;
 mod receive;
 pub mod replay;
+pub mod row;
 mod send;
 pub mod session;
+pub mod tell;
 pub mod track;
 
 pub use crate::wire::bond::Role;
 pub use io::{
-    AbortReason, Action, Carries, Delivery, Dropped, Ending, Failure, Happening, Input, OfferId,
-    OutgoingFile, Polled, Refusal, RelayOddity, Request, Row, Ticket,
+    Action, Carries, Delivery, Failure, Input, OfferId, OutgoingFile, Polled, Request, Ticket,
 };
 pub use offers::Offer;
+pub use row::{Dropped, Ending, Row};
 pub use send::SendError;
 pub use session::{Phase, Policy, Session, StepError};
+pub use tell::{AbortReason, Happening, Refusal, RelayOddity};
 
 /// Life of a session that nobody confirmed, and of a confirmed one without a sign of life.
 pub const SESSION_TTL_MS: u64 = 30 * 60 * 1000;

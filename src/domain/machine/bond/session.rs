@@ -1,12 +1,11 @@
 //! The machine itself: phases, time, and what each input leads to.
 
-use super::io::{
-    AbortReason, Action, Carries, Ending, Failure, Happening, Input, OfferId, Refusal, RelayOddity,
-    Request, Row, Ticket,
-};
+use super::io::{Action, Carries, Failure, Input, OfferId, Request, Ticket};
 use super::offers::{Offer, Offers};
 use super::replay::Replay;
+use super::row::{Ending, Row};
 use super::send::{Outgoing, SendError};
+use super::tell::{AbortReason, Happening, Refusal, RelayOddity};
 use super::track::Track;
 use super::{CONFIRM_AGAIN_MS, MAX_CONFIRM_WAIT_MS, SESSION_TTL_MS};
 use crate::crypto::aead::SealKey;
