@@ -9,8 +9,9 @@
 //! - [`replay`]: which packets are new
 //! - [`track`]: which of the relay's positions were seen, and what is missing
 //! - [`offers`]: files that wait for consent
-//! - [`session`]: the machine
+//! - [`session`]: the machine; its parts are the handshake, what is sent and what is received
 
+mod handshake;
 pub mod io;
 pub mod offers;
 mod receive;
