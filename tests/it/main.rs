@@ -59,6 +59,8 @@ mod admin_world;
 mod architecture;
 #[cfg(all(unix, feature = "agent", feature = "testkit"))]
 mod bond_audit;
+#[cfg(all(feature = "sealed", feature = "testkit"))]
+mod bond_core;
 #[cfg(all(feature = "bus", feature = "cli"))]
 mod bus_process;
 #[cfg(feature = "testkit")]
