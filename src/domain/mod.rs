@@ -7,8 +7,10 @@
 //! - [`machine`]: schedules, as pure functions of a state and a time.
 //! - [`query`]: rows -> what a caller wants to know.
 //! - [`gate`]: the trust gate that every arriving message passes.
+//! - [`audit`]: the lines of `audit.log` that follow from events, and their chain.
 //! - [`rehearsal`]: what commands would lead to, without a store.
 
+pub mod audit;
 pub mod decide;
 pub mod gate;
 pub mod machine;

@@ -124,6 +124,10 @@ tables! {
     Hosts = 64, "hosts", Agent;
     /// How fast keys knock.
     PairPace = 67, "pair_pace", Agent;
+    /// Sealed sessions, the latest.
+    Bonds = 68, "bonds", Agent;
+    /// Files that were offered in sealed sessions, the latest.
+    BondOffers = 69, "bond_offers", Agent;
 }
 
 /// Rows could not be read or written.

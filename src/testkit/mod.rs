@@ -17,6 +17,7 @@ pub mod disk;
 pub mod power;
 pub mod sample;
 pub mod sample_agent;
+pub mod sample_bond;
 pub mod sample_care;
 pub mod sample_directory;
 pub mod sample_host;

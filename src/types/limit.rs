@@ -336,3 +336,30 @@ pub const MAX_IMPORTED_PER_COMMAND: usize = 64;
 
 /// Bytes of messages in one command of an import; at least one message is always taken.
 pub const MAX_IMPORTED_BYTES_PER_COMMAND: usize = 4 * 1024 * 1024;
+
+/// Sealed sessions that are remembered in rows; the log has them all.
+pub const MAX_BOND_ROWS: usize = 512;
+
+/// Files offered in sealed sessions that are remembered in rows.
+pub const MAX_BOND_OFFER_ROWS: usize = 1024;
+
+/// Longest name of an offered or sent file in a record, spelled out, in bytes.
+pub const MAX_BOND_NAME_BYTES: usize = 256;
+
+/// Longest id of an offered file in bytes.
+pub const MAX_BOND_OFFER_ID_BYTES: usize = 64;
+
+/// Longest name of a call, a kind of file or a finding rule in a record of sealed sessions, in bytes.
+pub const MAX_BOND_CALL_BYTES: usize = 64;
+
+/// Finding rules that a record of an offered file names.
+pub const MAX_BOND_RULES: usize = 16;
+
+/// Size in bytes at which `audit.log` is set aside and a new one begins.
+pub const MAX_AUDIT_FILE_BYTES: u64 = 4 * 1024 * 1024;
+
+/// Files of `audit.log` that were set aside and are kept.
+pub const MAX_AUDIT_FILES: usize = 8;
+
+/// Longest line of `audit.log` that is read, in bytes.
+pub const MAX_AUDIT_LINE_BYTES: usize = 64 * 1024;

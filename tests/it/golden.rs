@@ -20,6 +20,7 @@ use interlink::testkit::Disk;
 use interlink::testkit::power::PLAIN_VARIANTS;
 use interlink::testkit::sample::{SMALL_LIMITS, WIDE_LIMITS, enqueue, payload};
 use interlink::testkit::sample_agent::{agent_history, held_history, take_lease};
+use interlink::testkit::sample_bond::bond_history;
 use interlink::testkit::sample_care::care_history;
 use interlink::testkit::sample_directory::directory_history;
 use interlink::testkit::sample_host::host_history;
@@ -207,6 +208,14 @@ fn write_import_history(path: &Path) {
     store.close();
 }
 
+/// Sealed sessions.
+fn write_bond_history(path: &Path) {
+    let options = OpenOptions::shared(Location::File(path.to_owned()));
+    let store = Store::<Agent>::open(options, clock(), None).unwrap();
+    bond_history(&mut |command| store.submit(command).unwrap().wait().unwrap().reply);
+    store.close();
+}
+
 /// What hand edits say in vain.
 fn write_held_history(path: &Path) {
     let options = OpenOptions::shared(Location::File(path.to_owned()));
@@ -342,6 +351,7 @@ const LATER_AGENT: &[Later] = &[
     ("agent-held", write_held_history),
     ("agent-care", write_care_history),
     ("agent-import", write_import_history),
+    ("agent-bond", write_bond_history),
 ];
 
 /// Tables that there were when the first logs were written.
@@ -382,7 +392,8 @@ fn the_golden_logs_of_later_kinds_give_the_golden_states() {
         later_gives_its_state::<Bus>(later, 6);
     }
     for later in LATER_AGENT {
-        later_gives_its_state::<Agent>(later, 66);
+        let last_table = if later.0 == "agent-bond" { 69 } else { 66 };
+        later_gives_its_state::<Agent>(later, last_table);
     }
 }
 

@@ -12,6 +12,14 @@ mod admin_backup;
     feature = "cli",
     feature = "testkit"
 ))]
+mod admin_bond;
+#[cfg(all(
+    target_os = "linux",
+    feature = "agent",
+    feature = "bus",
+    feature = "cli",
+    feature = "testkit"
+))]
 mod admin_compact;
 #[cfg(all(unix, feature = "cli", feature = "testkit"))]
 mod admin_history;
@@ -49,6 +57,10 @@ mod admin_trace;
 #[cfg(all(unix, feature = "cli", feature = "testkit"))]
 mod admin_world;
 mod architecture;
+#[cfg(all(unix, feature = "agent", feature = "testkit"))]
+mod bond_audit;
+#[cfg(all(feature = "sealed", feature = "testkit"))]
+mod bond_core;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod bond_consent;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]

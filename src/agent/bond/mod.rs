@@ -8,15 +8,23 @@
 //! - [`desk`]: the session, and what the tools can ask of it. [`driver`]: the loop that feeds it.
 //! - [`relay`]: requests to the relay. [`pace`]: how often.
 //! - [`news`]: what happened, until somebody is told. [`tell`]: the words for it.
-//! - [`file`]: files out and in. [`record`]: what is put on record.
+//! - [`file`]: files out and in.
+//! - [`books`]: what is recorded, in the log and in `audit.log`. [`page`]: what one session's machine
+//!   says, as records. [`audit`]: that file. [`record`]: the way there.
+//! - [`control`]: how the operator's terminal reaches a running server.
 //! - [`config`]: what all this was told at the start.
 
+pub mod audit;
+pub mod books;
 pub mod config;
+#[cfg(unix)]
+pub mod control;
 pub mod desk;
 pub mod driver;
 pub mod file;
 pub mod news;
 pub mod pace;
+pub mod page;
 pub mod record;
 pub mod relay;
 pub mod tell;

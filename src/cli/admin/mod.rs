@@ -13,7 +13,11 @@
 //! Standard output carries the answer, standard error what is to be said about it.
 
 mod at;
+#[cfg(feature = "agent")]
+mod audit;
 mod backup;
+#[cfg(all(feature = "agent", unix))]
+mod bond;
 mod care;
 mod compact;
 mod confirm;
@@ -93,7 +97,8 @@ Exit codes:
   5  the store was written by a newer version
   6  the store is damaged, or is no store
   7  the store is of another kind than the command needs
-  8  verify found a difference; a store or its copy is not what its log says";
+  8  verify found a difference; a store or its copy is not what its log says; audit
+     --verify found a line that was changed, or records without their lines";
 
 /// Inspect the stores of a bus and of identities, also while they are in use.
 #[derive(Debug, Parser)]
@@ -178,6 +183,12 @@ enum Command {
     /// remembered of it
     #[cfg(feature = "agent")]
     ForgetPeer(forget::Args),
+    /// Sealed sessions, and deciding about the files that are offered in them
+    #[cfg(all(feature = "agent", unix))]
+    Bond(bond::Args),
+    /// What happened in sealed sessions, line by line; with a proof that nobody changed it
+    #[cfg(feature = "agent")]
+    Audit(audit::Args),
 }
 
 /// The program: reads the process's arguments, answers with its exit code.
@@ -234,6 +245,10 @@ fn run(args: Args, printer: &mut Printer) -> Result<u8, AdminError> {
             what: Some(outbox::What::Drop(act)),
             ..
         }) => return outbox::act::drop(&act, store, printer).map(|()| printer.code),
+        #[cfg(all(feature = "agent", unix))]
+        Command::Bond(bond) => return bond::run(&bond, store, printer).map(|()| printer.code),
+        #[cfg(feature = "agent")]
+        Command::Audit(audit) => return audit::run(&audit, store, printer).map(|()| printer.code),
         #[cfg(feature = "agent")]
         Command::ForgetPeer(forget) => {
             return forget::run(&forget, store, printer).map(|()| printer.code);
@@ -281,7 +296,9 @@ fn run(args: Args, printer: &mut Printer) -> Result<u8, AdminError> {
         | Command::Completions(_)
         | Command::Man(_) => Ok(()),
         #[cfg(feature = "agent")]
-        Command::Pair(_) | Command::Peers(_) | Command::ForgetPeer(_) => Ok(()),
+        Command::Pair(_) | Command::Peers(_) | Command::ForgetPeer(_) | Command::Audit(_) => Ok(()),
+        #[cfg(all(feature = "agent", unix))]
+        Command::Bond(_) => Ok(()),
     }
     .map(|()| printer.code)
 }

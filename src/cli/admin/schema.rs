@@ -7,12 +7,14 @@
 use schemars::generate::SchemaGenerator;
 use schemars::{JsonSchema, Schema, json_schema, schema_for};
 
+#[cfg(all(feature = "agent", unix))]
+use super::bond;
 use super::{
     at, backup, compact, doctor, inbox, lines, log, migrate, outbox, queue, reader, repair,
     restore, roster, sessions, stats, status, tasks, trace, verify,
 };
 #[cfg(feature = "agent")]
-use super::{forget, outbox::act, pair, peers};
+use super::{audit, forget, outbox::act, pair, peers};
 use crate::wire::admin::QueueRow;
 
 /// Name and schema of each answer, sorted by name.
@@ -53,6 +55,14 @@ pub fn all() -> Vec<(&'static str, Schema)> {
     ];
     #[cfg(feature = "agent")]
     all.extend(of_operators());
+    #[cfg(all(feature = "agent", unix))]
+    all.extend([
+        ("bond", schema_for!(bond::BondStores)),
+        ("bond-accept", schema_for!(bond::BondAccepted)),
+        ("bond-decline", schema_for!(bond::BondDeclined)),
+        ("bond-end", schema_for!(bond::BondEnded)),
+        ("bond-show", schema_for!(bond::BondShown)),
+    ]);
     all.sort_by_key(|(name, _)| *name);
     all
 }
@@ -61,6 +71,8 @@ pub fn all() -> Vec<(&'static str, Schema)> {
 #[cfg(feature = "agent")]
 fn of_operators() -> Vec<(&'static str, Schema)> {
     vec![
+        ("audit", schema_for!(audit::AuditLine<'_>)),
+        ("audit-verify", schema_for!(audit::Proofs)),
         ("forget-peer", schema_for!(forget::Answer)),
         ("outbox-drop", schema_for!(act::OutboxChanged)),
         ("outbox-retry", schema_for!(act::OutboxChanged)),

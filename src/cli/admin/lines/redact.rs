@@ -13,8 +13,9 @@ use crate::types::id::PublicKey;
 use crate::types::route;
 
 /// Members whose texts are words of the program.
-const WORDS: [&str; 7] = [
-    "change", "end", "error", "kind", "origin", "question", "status",
+const WORDS: [&str; 13] = [
+    "by", "change", "end", "error", "kind", "mode", "origin", "question", "role", "status", "step",
+    "verdict", "way",
 ];
 
 /// Records whose `reason` is a word of the program; elsewhere it is a relay's text.
