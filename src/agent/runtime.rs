@@ -225,8 +225,11 @@ impl Supervisor {
             }
         };
         // The relay of a sealed session hears of the end at the same time.
-        let both = async { tokio::join!(self.base.bond.farewell(), ending) };
-        let _ = tokio::time::timeout(limit, both).await;
+        let recorded = async {
+            self.base.bond.quit().await;
+            tokio::join!(self.base.bond.farewell(), ending)
+        };
+        let _ = tokio::time::timeout(limit, recorded).await;
     }
 }
 

@@ -59,10 +59,10 @@ mod admin_world;
 mod architecture;
 #[cfg(all(unix, feature = "agent", feature = "testkit"))]
 mod bond_audit;
-#[cfg(all(feature = "sealed", feature = "testkit"))]
-mod bond_core;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod bond_consent;
+#[cfg(all(feature = "sealed", feature = "testkit"))]
+mod bond_core;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod bond_hostile;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]

@@ -21,6 +21,8 @@ pub struct BondConfig {
     pub max_file_kb: u32,
     /// Folders from which files may be sent.
     pub roots: Vec<PathBuf>,
+    /// The folder of `audit.log`.
+    pub home: PathBuf,
     /// The folder of accepted files.
     pub incoming: PathBuf,
     /// The folder of the identity's state, for what the operator's tool shares with this process.

@@ -20,14 +20,17 @@ use super::config::BondConfig;
 use super::driver::{self, Post};
 use super::file::{self, FileError, Placed};
 use super::news::{Event, Queue};
-use super::record::Recorder;
+use super::record::{Pen, Recorder};
 use super::relay::{BondRelay, BondUrlError, RelayFailure, SetUpError};
 use super::tell;
 use crate::agent::clock::{OsEntropy, SystemClock};
+use crate::agent::ledger::LedgerError;
 use crate::domain::machine::bond::{
     Input, Offer, OfferId, Phase, Policy, Role, SendError, Session, Ticket,
 };
+use crate::event::agent::BondMode;
 use crate::types::entropy::EntropyError;
+use crate::types::id::SessionId;
 use crate::types::time::{Clock as _, UnixMillis};
 use crate::wire::bond::code::{CodeError, SessionCode};
 
@@ -82,9 +85,34 @@ pub enum DeskError {
     /// No randomness.
     #[error(transparent)]
     Entropy(#[from] EntropyError),
+    /// The decision could not be recorded.
+    #[error("nothing was done, because it could not be recorded: {0}")]
+    Books(LedgerError),
     /// A thread did not come back.
     #[error("the work was interrupted")]
     Thread,
+}
+
+impl DeskError {
+    /// The word that records hold; `None` where the session's own record says more.
+    #[must_use]
+    pub const fn name(&self) -> Option<&'static str> {
+        match self {
+            DeskError::Address(_) => Some("bad_relay_address"),
+            DeskError::SetUp(_) => Some("no_http"),
+            DeskError::Open => Some("already_open"),
+            DeskError::Code(_) => Some("bad_code"),
+            DeskError::NotConnected => Some("not_connected"),
+            DeskError::Send(e) => Some(tell::send_error_name(e)),
+            DeskError::File(e) => Some(e.name()),
+            DeskError::UnknownTransfer => Some("unknown_transfer"),
+            DeskError::Changed => Some("changed"),
+            DeskError::Deciding => Some("being_decided"),
+            DeskError::Entropy(_) => Some("no_randomness"),
+            DeskError::Thread | DeskError::Interrupted => Some("interrupted"),
+            DeskError::NotOpened(_) | DeskError::NotSent(_) | DeskError::Books(_) => None,
+        }
+    }
 }
 
 /// How a session stands, for whoever asks.
@@ -177,6 +205,13 @@ pub(super) struct Live {
     posted: BTreeMap<Ticket, oneshot::Sender<Result<(), RelayFailure>>>,
     posts: mpsc::UnboundedSender<Post>,
     deciding: BTreeSet<OfferId>,
+    pen: Pen,
+    peer: Option<String>,
+    conversation: SessionId,
+    opened_at: UnixMillis,
+    arrived: BTreeMap<OfferId, UnixMillis>,
+    /// Of the file that is on its way.
+    sending: Option<[u8; 32]>,
     tasks: JoinSet<()>,
 }
 
@@ -185,6 +220,8 @@ struct State {
     live: Option<Live>,
     last_id: u64,
     news: Queue,
+    /// Whether the operator ends the session, while it is being ended.
+    operator_ends: bool,
 }
 
 /// At most one sealed session.
@@ -230,9 +267,9 @@ impl Desk {
     /// # Errors
     ///
     /// [`DeskError`]; there is no session then.
-    pub async fn connect(self: &Arc<Self>) -> Result<View, DeskError> {
+    pub async fn connect(self: &Arc<Self>, conversation: &SessionId) -> Result<View, DeskError> {
         let code = SessionCode::generate(&self.entropy)?;
-        self.enter(Role::Host, code).await
+        self.enter(Role::Host, code, conversation.clone()).await
     }
 
     /// Joins the session of a code.
@@ -240,12 +277,21 @@ impl Desk {
     /// # Errors
     ///
     /// [`DeskError`]; there is no session then.
-    pub async fn join(self: &Arc<Self>, code: &str) -> Result<View, DeskError> {
+    pub async fn join(
+        self: &Arc<Self>,
+        code: &str,
+        conversation: &SessionId,
+    ) -> Result<View, DeskError> {
         let code = code.parse::<SessionCode>()?;
-        self.enter(Role::Guest, code).await
+        self.enter(Role::Guest, code, conversation.clone()).await
     }
 
-    async fn enter(self: &Arc<Self>, role: Role, code: SessionCode) -> Result<View, DeskError> {
+    async fn enter(
+        self: &Arc<Self>,
+        role: Role,
+        code: SessionCode,
+        conversation: SessionId,
+    ) -> Result<View, DeskError> {
         let _only_one = self.entering.lock().await;
         if self.is_open() {
             return Err(DeskError::Open);
@@ -265,7 +311,7 @@ impl Desk {
         let (posts, to_post) = mpsc::unbounded_channel();
         {
             let mut state = self.lock();
-            self.clear(&mut state);
+            self.clear(&mut state, false);
             state.last_id = state.last_id.wrapping_add(1);
             let id = state.last_id;
             let mut live = Live {
@@ -284,6 +330,12 @@ impl Desk {
                 posted: BTreeMap::new(),
                 posts,
                 deciding: BTreeSet::new(),
+                pen: self.recorder.page(conversation.clone(), BondMode::Legacy),
+                peer: None,
+                conversation,
+                opened_at: now,
+                arrived: BTreeMap::new(),
+                sending: None,
                 tasks: JoinSet::new(),
             };
             let wake = Arc::clone(&live.wake);
@@ -299,7 +351,7 @@ impl Desk {
             Ok(Ok(Err(reason))) => Err(DeskError::NotOpened(reason)),
             Ok(Err(_)) => Err(DeskError::NotOpened("it was ended meanwhile".to_owned())),
             Err(_) => {
-                self.end();
+                self.end(false);
                 Err(DeskError::NotOpened(
                     "the relay did not answer in time".to_owned(),
                 ))
@@ -340,16 +392,20 @@ impl Desk {
     }
 
     /// Ends the session; says whether there was one. The relay is told in the background.
-    pub fn end(self: &Arc<Self>) -> bool {
+    pub fn end(self: &Arc<Self>, operator: bool) -> bool {
         let mut state = self.lock();
         let there = state.live.is_some();
-        self.clear(&mut state);
+        self.clear(&mut state, operator);
+        if there && operator {
+            state.news.push(tell::ended(self.clock.now()));
+        }
         drop(state);
         self.ring();
         there
     }
 
-    fn clear(self: &Arc<Self>, state: &mut State) {
+    fn clear(self: &Arc<Self>, state: &mut State, operator: bool) {
+        state.operator_ends = operator;
         if let Some(live) = state.live.as_mut() {
             // Ending never fails.
             if let Ok(actions) = live
@@ -362,15 +418,22 @@ impl Desk {
         }
     }
 
-    /// Ends the session with the process, and waits until the relay knows.
-    pub async fn farewell(self: &Arc<Self>) {
-        self.end();
+    /// Ends the session with the process: it is on record when this returns.
+    pub async fn quit(self: &Arc<Self>) {
+        if let Some(live) = &self.lock().live {
+            live.pen.quit();
+        }
+        self.end(false);
+        self.recorder.close().await;
+    }
+
+    /// Waits until the relay knows of the end.
+    pub async fn farewell(&self) {
         let mut leaving = {
             let mut leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::take(&mut *leaving)
         };
         while leaving.join_next().await.is_some() {}
-        self.recorder.close().await;
     }
 
     /// What happened and nobody was told yet, as much as fits into an answer.

@@ -41,6 +41,29 @@ pub enum FileError {
     Entropy(#[from] crate::types::entropy::EntropyError),
 }
 
+impl FileError {
+    /// The word that records hold.
+    pub(super) const fn name(&self) -> &'static str {
+        match self {
+            FileError::Name(why) => why.name(),
+            FileError::TooLarge { .. } => "too_large",
+            FileError::Outside => "outside",
+            FileError::NotText => "not_text",
+            FileError::Io(_) => "io",
+            FileError::Entropy(_) => "no_randomness",
+        }
+    }
+
+    /// What stopped a file of ours, where a rule did.
+    pub(super) fn refusal(&self) -> Option<(String, Refusal)> {
+        match self {
+            FileError::Name(why) => Some((String::new(), *why)),
+            FileError::TooLarge { .. } => Some((String::new(), Refusal::TooLarge)),
+            _ => None,
+        }
+    }
+}
+
 /// A file of ours, ready to be sent.
 #[derive(Debug)]
 pub struct Opened {

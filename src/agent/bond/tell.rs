@@ -183,6 +183,30 @@ pub(super) fn declined(now: UnixMillis, offer: &OfferView) -> Event {
     }
 }
 
+pub(super) fn ended(now: UnixMillis) -> Event {
+    Event {
+        kind: Kind::Ended,
+        at: now,
+        transfer: None,
+        text: "The user ended the session in a terminal.".to_owned(),
+    }
+}
+
+/// The word that records hold.
+pub(super) const fn send_error_name(e: &SendError) -> &'static str {
+    match e {
+        SendError::NotConfirmed => "not_confirmed",
+        SendError::Over(_) => "over",
+        SendError::Cooldown { .. } => "cooldown",
+        SendError::Busy => "busy",
+        SendError::Empty => "empty",
+        SendError::TooLong { .. } => "too_long",
+        SendError::File(why) => why.name(),
+        SendError::TooLarge => "too_large",
+        SendError::Seal => "seal",
+    }
+}
+
 fn stale(clock_difference_ms: i64) -> String {
     let seconds = clock_difference_ms.unsigned_abs() / 1000;
     let (minutes, seconds) = (seconds / 60, seconds % 60);

@@ -60,7 +60,8 @@ impl BondFlags {
         let state =
             std::path::absolute(state.parent().unwrap_or(&state)).map_err(McpError::Program)?;
         let home = env("COVALENT_HOME").map(PathBuf::from);
-        let incoming = home.unwrap_or_else(|| state.clone()).join("incoming");
+        let home = home.unwrap_or_else(|| state.clone());
+        let incoming = home.join("incoming");
         let roots = match self
             .bond_root
             .as_ref()
@@ -82,6 +83,7 @@ impl BondFlags {
                 .bond_max_file_kb
                 .unwrap_or_else(|| file_kb(text("COVALENT_MAX_FILE_KB").as_deref())),
             roots,
+            home,
             incoming,
             state,
         })

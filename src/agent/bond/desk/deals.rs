@@ -4,11 +4,16 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::{AcceptedFile, Desk, DeskError, OfferView, PATIENCE, SentFile, State, view_of};
+use super::{AcceptedFile, Desk, DeskError, Live, OfferView, PATIENCE, SentFile, State, view_of};
 use crate::agent::bond::file::{self, FileError};
+use crate::agent::bond::page::Beside;
 use crate::agent::bond::record::DecidedBy;
 use crate::agent::bond::tell;
-use crate::domain::machine::bond::{Action, Carries, Input, OfferId, StepError};
+use crate::agent::ledger::LedgerError;
+use crate::domain::decide::agent::{AgentRefusal, BondRefusal};
+use crate::domain::machine::bond::{Action, Carries, Input, OfferId, Row, StepError};
+use crate::event::agent::Verdict;
+use crate::types::id::SessionId;
 use crate::types::secret::Secret;
 use crate::types::time::Clock as _;
 
@@ -46,7 +51,7 @@ impl Desk {
         let opened = match opened {
             Ok(opened) => opened,
             Err(e) => {
-                self.recorder.not_opened(&e);
+                self.blocked(&e);
                 return Err(e.into());
             }
         };
@@ -55,6 +60,7 @@ impl Desk {
             size: u64::try_from(opened.file.content.len()).unwrap_or(u64::MAX),
             sha256: opened.sha256,
         };
+        self.with_live(|live| live.sending = Some(opened.sha256));
         self.post(Carries::File, Input::SendFile(opened.file))
             .await?;
         Ok(sent)
@@ -119,7 +125,7 @@ impl Desk {
         sha256: [u8; 32],
         by: DecidedBy,
     ) -> Result<AcceptedFile, DeskError> {
-        let (session, offer, name, note, content) = {
+        let (session, pen, offer, name, note, content) = {
             let mut state = self.lock();
             let live = state.live.as_mut().ok_or(DeskError::UnknownTransfer)?;
             let offer = live.session.offer(id).ok_or(DeskError::UnknownTransfer)?;
@@ -132,6 +138,7 @@ impl Desk {
             let copy = Secret::new(offer.content.expose().clone());
             let taken = (
                 live.id,
+                live.pen.clone(),
                 view_of(offer),
                 offer.name.clone(),
                 offer.note.clone(),
@@ -140,6 +147,11 @@ impl Desk {
             live.deciding.insert(id.clone());
             taken
         };
+        let recorded = pen.decide(id, sha256, Verdict::Accepted, by).await;
+        if let Err(e) = recorded {
+            self.undecided(session, id);
+            return Err(books(e));
+        }
         let config = self.config.clone();
         let placing = tokio::task::spawn_blocking(move || {
             let placed = file::place(&config, &name, content.expose())?;
@@ -154,7 +166,8 @@ impl Desk {
         }
         let (placed, (content, truncated)) = placed.map_err(|_| DeskError::Thread)??;
         self.decided(&mut state, session, Input::Accepted { id: id.clone() });
-        self.recorder.decided(&offer, true, by, Some(&placed));
+        let path = placed.path.display().to_string();
+        pen.placed(id, path, placed.size);
         state.news.forget_offer(id.as_str());
         let accepted = AcceptedFile {
             offer,
@@ -175,17 +188,30 @@ impl Desk {
     /// # Errors
     ///
     /// [`DeskError`].
-    pub fn decline(self: &Arc<Self>, id: &OfferId, by: DecidedBy) -> Result<OfferView, DeskError> {
+    pub async fn decline(
+        self: &Arc<Self>,
+        id: &OfferId,
+        sha256: [u8; 32],
+        by: DecidedBy,
+    ) -> Result<OfferView, DeskError> {
+        let (session, pen, offer) = {
+            let mut state = self.lock();
+            let live = state.live.as_mut().ok_or(DeskError::UnknownTransfer)?;
+            let offer = live.session.offer(id).map(view_of);
+            let offer = offer.ok_or(DeskError::UnknownTransfer)?;
+            if offer.sha256 != sha256 {
+                return Err(DeskError::Changed);
+            }
+            if !live.deciding.insert(id.clone()) {
+                return Err(DeskError::Deciding);
+            }
+            (live.id, live.pen.clone(), offer)
+        };
+        let recorded = pen.decide(id, sha256, Verdict::Declined, by).await;
+        self.undecided(session, id);
+        recorded.map_err(books)?;
         let mut state = self.lock();
-        let live = state.live.as_ref().ok_or(DeskError::UnknownTransfer)?;
-        let offer = live.session.offer(id).map(view_of);
-        let offer = offer.ok_or(DeskError::UnknownTransfer)?;
-        if live.deciding.contains(id) {
-            return Err(DeskError::Deciding);
-        }
-        let session = live.id;
         self.decided(&mut state, session, Input::Declined { id: id.clone() });
-        self.recorder.decided(&offer, false, by, None);
         state.news.forget_offer(id.as_str());
         if by == DecidedBy::Operator {
             state.news.push(tell::declined(self.clock.now(), &offer));
@@ -195,6 +221,44 @@ impl Desk {
         Ok(offer)
     }
 
+    /// Nobody decides about a file any more.
+    fn undecided(&self, session: u64, id: &OfferId) {
+        self.with(session, |live| live.deciding.remove(id));
+    }
+
+    fn with_live(&self, f: impl FnOnce(&mut Live)) {
+        if let Some(live) = self.lock().live.as_mut() {
+            f(live);
+        }
+    }
+
+    /// A file of ours that may not be sent.
+    fn blocked(&self, e: &FileError) {
+        self.with_live(|live| {
+            if let Some((file, reason)) = e.refusal() {
+                live.pen
+                    .row(Row::SendBlocked { file, reason }, Beside::default());
+            }
+        });
+    }
+
+    /// Puts a call on record that failed.
+    pub async fn failed(&self, call: &'static str, e: &DeskError, conversation: &SessionId) {
+        let Some(reason) = e.name() else { return };
+        let there = {
+            let state = self.lock();
+            state
+                .live
+                .as_ref()
+                .map(|live| live.pen.failed(call, reason))
+        };
+        if there.is_none() {
+            self.recorder
+                .failed(conversation.clone(), call, reason)
+                .await;
+        }
+    }
+
     fn decided(self: &Arc<Self>, state: &mut State, session: u64, input: Input) {
         let Some(live) = state.live.as_mut().filter(|live| live.id == session) else {
             return;
@@ -202,6 +266,14 @@ impl Desk {
         if let Ok(actions) = live.session.step(self.clock.now(), input, &self.entropy) {
             self.carry_out(state, actions);
         }
+    }
+}
+
+fn books(e: LedgerError) -> DeskError {
+    match e.refusal() {
+        Some(AgentRefusal::Bond(BondRefusal::DecidedBefore { .. })) => DeskError::Deciding,
+        Some(AgentRefusal::Bond(BondRefusal::OtherBytes)) => DeskError::Changed,
+        _ => DeskError::Books(e),
     }
 }
 

@@ -4,9 +4,10 @@ use std::sync::{Arc, PoisonError};
 
 use super::{Desk, Live, State, view_of};
 use crate::agent::bond::driver::{self, Post};
+use crate::agent::bond::page::Beside;
 use crate::agent::bond::relay::RelayFailure;
 use crate::agent::bond::tell;
-use crate::domain::machine::bond::{Action, Ending, Happening, Input, Phase, Ticket};
+use crate::domain::machine::bond::{Action, Ending, Happening, Input, Phase, Row, Ticket};
 use crate::types::time::Clock as _;
 use crate::wire::rendezvous_client::Leave;
 
@@ -67,8 +68,9 @@ impl Desk {
             match action {
                 Action::Tell(happening) => self.tell(state, happening),
                 Action::Record(row) => {
-                    if let Some(live) = &state.live {
-                        self.recorder.row(&live.session, row);
+                    let operator = state.operator_ends;
+                    if let Some(live) = state.live.as_mut() {
+                        record(live, row, operator);
                     }
                 }
                 action => {
@@ -141,6 +143,11 @@ impl Desk {
                 Happening::DroppedUnreadable | Happening::DroppedMalformed => {
                     live.dropped = live.dropped.saturating_add(1);
                 }
+                Happening::FileOffered { id, from, .. } => {
+                    live.arrived.insert(id.clone(), self.clock.now());
+                    live.peer = Some(from.clone());
+                }
+                Happening::Chat { from, .. } => live.peer = Some(from.clone()),
                 Happening::Gap { missed } => live.missed = live.missed.saturating_add(*missed),
                 _ => {}
             }
@@ -154,6 +161,24 @@ impl Desk {
             state.news.push(event);
         }
     }
+}
+
+fn record(live: &mut Live, row: Row, operator: bool) {
+    let mut beside = Beside {
+        operator,
+        ..Beside::default()
+    };
+    match &row {
+        Row::OfferReceived { id, .. } => {
+            if let Some(offer) = live.session.offer(id).map(view_of) {
+                offer.file_type.clone_into(&mut beside.file_type);
+                beside.rules = offer.findings;
+            }
+        }
+        Row::FileSent { .. } => beside.sha256 = live.sending.take(),
+        _ => {}
+    }
+    live.pen.row(row, beside);
 }
 
 /// After each step: whoever waits for the opening hears of it; what is over stops.

@@ -22,12 +22,25 @@ impl From<DeskError> for ToolError {
     fn from(e: DeskError) -> ToolError {
         match e {
             DeskError::Code(_) => ToolError::Invalid(e.to_string()),
-            DeskError::Entropy(_) | DeskError::SetUp(_) | DeskError::Thread => {
-                ToolError::Local(e.to_string())
-            }
+            DeskError::Entropy(_)
+            | DeskError::SetUp(_)
+            | DeskError::Thread
+            | DeskError::Books(_) => ToolError::Local(e.to_string()),
             _ => ToolError::Failed(e.to_string()),
         }
     }
+}
+
+/// An outcome whose failure is on record.
+pub(super) async fn known<T>(
+    core: &Core,
+    call: &'static str,
+    outcome: Result<T, DeskError>,
+) -> Result<T, ToolError> {
+    if let Err(e) = &outcome {
+        core.bond.failed(call, e, &core.session).await;
+    }
+    Ok(outcome?)
 }
 
 /// Opens a session.
@@ -36,7 +49,8 @@ impl From<DeskError> for ToolError {
 ///
 /// [`ToolError`].
 pub async fn connect(core: &Core, _: Nothing) -> Result<Answer<BondState>, ToolError> {
-    let view = core.bond.connect().await?;
+    let view = core.bond.connect(&core.session).await;
+    let view = known(core, "bond_connect", view).await?;
     let note = "Show the code to the user, who tells it to the other person by a way that the relay \
                 does not control (a call, a trusted chat). Whoever uses it first is the other side. It \
                 works for 30 minutes. Then call bond_wait.";
@@ -49,7 +63,8 @@ pub async fn connect(core: &Core, _: Nothing) -> Result<Answer<BondState>, ToolE
 ///
 /// [`ToolError`].
 pub async fn join(core: &Core, a: args::Join) -> Result<Answer<BondState>, ToolError> {
-    let view = core.bond.join(&a.session_code).await?;
+    let view = core.bond.join(&a.session_code, &core.session).await;
+    let view = known(core, "bond_join", view).await?;
     let note = "Joined; this side's proof of the code is on its way. Call bond_wait until the secure \
                 channel is established.";
     Ok(state(Some(&view), 0, "Sealed session joined", note))
@@ -75,7 +90,8 @@ pub async fn status(core: &Core, _: Nothing) -> Result<Answer<BondState>, ToolEr
 /// [`ToolError`].
 pub async fn message(core: &Core, a: args::Message) -> Result<Answer<BondSent>, ToolError> {
     let chars = count(a.content.encode_utf16().count());
-    core.bond.say(a.content).await?;
+    let said = core.bond.say(a.content).await;
+    known(core, "bond_message", said).await?;
     let note = "The relay has it. There is no receipt: call bond_wait for the answer.".to_owned();
     Ok(Answer {
         text: format!("Message Sent ({chars} characters)\n{note}"),
@@ -137,7 +153,7 @@ pub async fn wait(
 /// [`ToolError`].
 #[expect(clippy::unused_async, reason = "tools are called alike")]
 pub async fn end(core: &Core, _: Nothing) -> Result<Answer<BondEnded>, ToolError> {
-    let ended = core.bond.end();
+    let ended = core.bond.end(false);
     let note = if ended {
         "Session Ended: its keys are erased, files that waited are dropped. The relay is told in the \
          background."
