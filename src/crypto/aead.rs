@@ -7,6 +7,7 @@ use std::fmt;
 
 use aes_gcm::aead::{Aead as _, KeyInit as _, Payload};
 use aes_gcm::{Aes256Gcm, Key};
+use zeroize::ZeroizeOnDrop;
 
 use crate::types::entropy::{Entropy, EntropyError};
 use crate::types::secret::Secret;
@@ -20,6 +21,8 @@ pub const TAG_BYTES: usize = 16;
 /// A key for sealing. Erased on drop, never printed.
 #[derive(Debug)]
 pub struct SealKey(Secret<[u8; 32]>);
+
+impl ZeroizeOnDrop for SealKey {}
 
 impl SealKey {
     /// Takes the key.
@@ -35,7 +38,8 @@ impl SealKey {
     }
 
     fn cipher(&self) -> Aes256Gcm {
-        Aes256Gcm::new(&Key::<Aes256Gcm>::from(*self.0.expose()))
+        // By reference: a copy of the key would not be erased.
+        Aes256Gcm::new(<&Key<Aes256Gcm>>::from(self.0.expose()))
     }
 }
 

@@ -13,6 +13,7 @@ use std::str::FromStr;
 
 use data_encoding::HEXLOWER;
 use x25519_dalek::StaticSecret;
+use zeroize::ZeroizeOnDrop;
 
 use crate::types::entropy::{Entropy, EntropyError};
 use crate::types::secret::Secret;
@@ -87,6 +88,8 @@ pub struct EphemeralSecret {
     public: AgreementPublic,
 }
 
+impl ZeroizeOnDrop for EphemeralSecret {}
+
 impl EphemeralSecret {
     /// A fresh key pair.
     ///
@@ -137,6 +140,8 @@ impl fmt::Debug for EphemeralSecret {
 /// What two key pairs have in common. Never a key itself: it goes through a key derivation.
 #[derive(Debug)]
 pub struct SharedSecret(Secret<[u8; 32]>);
+
+impl ZeroizeOnDrop for SharedSecret {}
 
 impl SharedSecret {
     /// The raw bytes.

@@ -6,6 +6,7 @@ use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use crate::crypto::hash::sha256;
 use crate::types::limit::MAX_PEERS_FILE_BYTES;
 
 /// What changes when a file is written or replaced.
@@ -44,6 +45,11 @@ pub(super) fn read(path: &Path) -> io::Result<Read> {
     let mut bytes = Vec::new();
     file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
     Ok(Read { bytes, stamp })
+}
+
+/// SHA-256 of the file as it stands.
+pub(crate) fn digest(path: &Path) -> io::Result<[u8; 32]> {
+    Ok(sha256(&read(path)?.bytes))
 }
 
 /// The name under which a file is remembered: its folder without symbolic links, then its own

@@ -97,6 +97,14 @@ pub(super) fn run(args: &Args, targets: &[Target], p: &mut Printer) -> Result<()
             (None, Some(last)) => (reader.records(u64::MAX, 1)?.head + 1).saturating_sub(last),
             (None, None) => 0,
         };
+        if args.from.is_some() || args.filter.has_positions() {
+            let base = reader.records(u64::MAX, 1)?.base;
+            if base > 0 && next <= base {
+                print::note(&format!(
+                    "records up to {base} were compacted, and are gone"
+                ));
+            }
+        }
         let mut cursor = Cursor {
             target,
             shown: next,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use data_encoding::HEXLOWER;
-use zeroize::Zeroize as _;
+use zeroize::{Zeroize as _, ZeroizeOnDrop};
 
 use crate::crypto::kdf::{self, CodeKey};
 use crate::types::entropy::{Entropy, EntropyError};
@@ -25,6 +25,8 @@ const HYPHENS: [usize; 2] = [4, 9];
 /// Nothing is normalised: case counts, hyphens are required, nothing is trimmed. Another spelling
 /// would be another session.
 pub struct SessionCode(Secret<[u8; CODE_CHARS]>);
+
+impl ZeroizeOnDrop for SessionCode {}
 
 impl SessionCode {
     /// A fresh code. Bytes that would favour some symbols are drawn again.

@@ -63,7 +63,12 @@ pub struct FileBody {
 /// Reads a decrypted packet. `None` when it is not JSON, or not an object.
 #[must_use]
 pub fn read(plaintext: &[u8]) -> Option<Packet> {
-    let value: Value = serde_json::from_slice(plaintext).ok()?;
+    let value: Value = serde_json::from_slice(plaintext)
+        .or_else(|error| match std::str::from_utf8(plaintext) {
+            Ok(text) => serde_json::from_str(&mend(text)),
+            Err(_) => Err(error),
+        })
+        .ok()?;
     let object = value.as_object()?;
     let text = |name: &str| object.get(name).and_then(Value::as_str);
     let owned = |name: &str| text(name).map(str::to_owned);
@@ -82,6 +87,42 @@ pub fn read(plaintext: &[u8]) -> Option<Packet> {
         timestamp: object.get("timestamp").and_then(Value::as_f64),
         body,
     })
+}
+
+/// JavaScript's strings may hold half a surrogate pair, which it writes as an escape that is no
+/// character. Each such half becomes U+FFFD, so that one bad character does not cost the message.
+fn mend(text: &str) -> String {
+    let unit = |at: usize| {
+        let digits = text.get(at..at.saturating_add(6))?.strip_prefix("\\u")?;
+        let hex = digits.bytes().all(|b| b.is_ascii_hexdigit());
+        hex.then(|| u16::from_str_radix(digits, 16).ok()).flatten()
+    };
+    let mut out = String::with_capacity(text.len());
+    let mut at = 0usize;
+    while let Some(c) = text.get(at..).and_then(|rest| rest.chars().next()) {
+        let (piece, length) = match (c, unit(at)) {
+            ('\\', Some(0xd800..=0xdbff)) => match unit(at.saturating_add(6)) {
+                Some(0xdc00..=0xdfff) => (None, 12),
+                _ => (Some("\u{fffd}"), 6),
+            },
+            ('\\', Some(0xdc00..=0xdfff)) => (Some("\u{fffd}"), 6),
+            ('\\', Some(_)) => (None, 6),
+            ('\\', None) => (None, 2),
+            _ => (None, c.len_utf8()),
+        };
+        let end = at.saturating_add(length);
+        match (piece, text.get(at..end)) {
+            (Some(piece), _) => out.push_str(piece),
+            (None, Some(piece)) => out.push_str(piece),
+            // A backslash before half of a character, or at the end: no JSON either way.
+            (None, None) => {
+                out.push_str(text.get(at..).unwrap_or_default());
+                break;
+            }
+        }
+        at = end;
+    }
+    out
 }
 
 fn file(owned: &dyn Fn(&str) -> Option<String>, message: Option<&Value>) -> Option<FileBody> {

@@ -5,28 +5,32 @@
 //! of one session can reach the next. It is fed with [`Input`]s by a driver that owns the sockets,
 //! the clock and the human, and answers with [`Action`]s.
 //!
-//! - [`io`]: what goes in and comes out
+//! - [`io`]: what goes in and comes out; [`tell`] and [`row`]: what the user hears and what is recorded
 //! - [`replay`]: which packets are new
 //! - [`track`]: which of the relay's positions were seen, and what is missing
 //! - [`offers`]: files that wait for consent
-//! - [`session`]: the machine
+//! - [`session`]: the machine; its parts are the handshake, what is sent and what is received
 
+mod handshake;
 pub mod io;
 pub mod offers;
 mod receive;
 pub mod replay;
+pub mod row;
 mod send;
 pub mod session;
+pub mod tell;
 pub mod track;
 
 pub use crate::wire::bond::Role;
 pub use io::{
-    AbortReason, Action, Carries, Delivery, Dropped, Ending, Failure, Happening, Input, OfferId,
-    OutgoingFile, Polled, Refusal, RelayOddity, Request, Row, Ticket,
+    Action, Carries, Delivery, Failure, Input, OfferId, OutgoingFile, Polled, Request, Ticket,
 };
 pub use offers::Offer;
+pub use row::{Dropped, Ending, Row};
 pub use send::SendError;
 pub use session::{Phase, Policy, Session, StepError};
+pub use tell::{AbortReason, Happening, Refusal, RelayOddity};
 
 /// Life of a session that nobody confirmed, and of a confirmed one without a sign of life.
 pub const SESSION_TTL_MS: u64 = 30 * 60 * 1000;
@@ -37,8 +41,11 @@ pub const REPLAY_WINDOW_MS: u64 = 5 * 60 * 1000;
 /// Between two things that the user sends. Started by success only.
 pub const SEND_COOLDOWN_MS: u64 = 10_000;
 
-/// Until a confirmation that had no effect is sent again.
+/// Until a confirmation that had no effect is sent again; doubled three times.
 pub const CONFIRM_AGAIN_MS: u64 = 15_000;
+
+/// The longest that a confirmation waits to be sent again, whatever the relay wants.
+pub const MAX_CONFIRM_WAIT_MS: u64 = 120_000;
 
 /// Files that may wait for consent.
 pub const MAX_OFFERS: usize = 16;

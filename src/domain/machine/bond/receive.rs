@@ -2,14 +2,13 @@
 
 use serde_json::Value;
 
-use super::io::{
-    AbortReason, Action, Delivery, Dropped, Ending, Happening, OfferId, Polled, Refusal,
-    RelayOddity, Row,
-};
+use super::MAX_NAME_BYTES;
+use super::io::{Action, Delivery, OfferId, Polled};
 use super::offers::Offer;
+use super::row::{Dropped, Ending, Row};
 use super::session::{Phase, Session};
+use super::tell::{AbortReason, Happening, Refusal, RelayOddity};
 use super::track::Place;
-use super::{CONFIRM_AGAIN_MS, MAX_NAME_BYTES};
 use crate::crypto::agree::AgreementPublic;
 use crate::crypto::{aead, hash, kdf};
 use crate::types::entropy::Entropy;
@@ -100,7 +99,11 @@ impl Session {
         };
         if let Err(not_new) = self.replay.accept(now, packet.nonce, packet.timestamp) {
             self.drop_packet(not_new.reason, out);
-            if let Some(clock_difference_ms) = not_new.clock_difference_ms {
+            // A tag is repeated, a message is lost: the one is told once, the other each time.
+            if let Some(clock_difference_ms) = not_new.clock_difference_ms
+                && !(matches!(packet.body, Body::KeyConfirm { .. })
+                    && std::mem::replace(&mut self.said.stale_tag, true))
+            {
                 out.push(Action::Tell(Happening::DroppedStale {
                     clock_difference_ms,
                 }));
@@ -115,7 +118,7 @@ impl Session {
             self.peer = from;
         }
         let from = from.map_or_else(|| "peer".to_owned(), |from| from.prefix());
-        self.packet(now, packet, from, id, out);
+        self.packet(packet, from, id, out);
     }
 
     /// Plaintext of the relay, signed by nobody: believed only where it can do no more than the
@@ -157,17 +160,10 @@ impl Session {
         }
     }
 
-    fn packet(
-        &mut self,
-        now: UnixMillis,
-        packet: Packet,
-        from: String,
-        id: OfferId,
-        out: &mut Vec<Action>,
-    ) {
+    fn packet(&mut self, packet: Packet, from: String, id: OfferId, out: &mut Vec<Action>) {
         let confirmed = self.phase == Phase::Confirmed;
         match packet.body {
-            Body::KeyConfirm { tag } => self.tag(now, tag, out),
+            Body::KeyConfirm { tag } => self.tag(tag, out),
             Body::Unknown => self.drop_packet(Dropped::UnknownType, out),
             Body::Chat { .. } | Body::File(_) if !confirmed => {
                 self.over(Ending::Aborted(AbortReason::Unconfirmed), out);
@@ -192,7 +188,7 @@ impl Session {
         }
     }
 
-    fn tag(&mut self, now: UnixMillis, tag: Option<[u8; 32]>, out: &mut Vec<Action>) {
+    fn tag(&mut self, tag: Option<[u8; 32]>, out: &mut Vec<Action>) {
         let Some(keys) = &self.keys else {
             return;
         };
@@ -218,7 +214,6 @@ impl Session {
         } else {
             self.over(Ending::Aborted(AbortReason::WrongTag), out);
         }
-        self.confirmation.not_before = self.confirmation.not_before.min(now.plus(CONFIRM_AGAIN_MS));
     }
 
     fn file(&mut self, file: Option<FileBody>, from: String, id: OfferId, out: &mut Vec<Action>) {

@@ -1,7 +1,9 @@
 //! What goes out: words, files, confirmations. Nothing but a tag leaves before the peer is proven.
 
-use super::io::{Action, Carries, OutgoingFile, Refusal, Row, Ticket};
+use super::io::{Action, Carries, OutgoingFile, Ticket};
+use super::row::Row;
 use super::session::{Keys, Phase, Session, StepError};
+use super::tell::Refusal;
 use super::{BUDGET_FILES, Ending};
 use crate::crypto::aead;
 use crate::types::entropy::{Entropy, EntropyError};
@@ -159,7 +161,7 @@ impl Session {
             return Err(SendError::Over(Ending::Expired));
         }
         // A guest that hears words before the host's tag has to give up.
-        if self.role == Role::Host && !self.confirmation.taken {
+        if self.role == Role::Host && !self.confirmation.taken() {
             return Err(SendError::NotConfirmed);
         }
         if self.outgoing.is_some() {

@@ -1,17 +1,16 @@
 //! The machine itself: phases, time, and what each input leads to.
 
-use super::io::{
-    AbortReason, Action, Carries, Ending, Failure, Happening, Input, OfferId, Refusal, RelayOddity,
-    Request, Row, Ticket,
-};
+use super::io::{Action, Failure, Input, OfferId, Request, Ticket};
 use super::offers::{Offer, Offers};
 use super::replay::Replay;
+use super::row::{Ending, Row};
 use super::send::{Outgoing, SendError};
+use super::tell::{Happening, Refusal, RelayOddity};
 use super::track::Track;
-use super::{CONFIRM_AGAIN_MS, SESSION_TTL_MS};
+use super::{CONFIRM_AGAIN_MS, MAX_CONFIRM_WAIT_MS, SESSION_TTL_MS};
 use crate::crypto::aead::SealKey;
-use crate::crypto::agree::{AgreementPublic, EphemeralSecret};
-use crate::crypto::kdf::{self, CodeKey};
+use crate::crypto::agree::EphemeralSecret;
+use crate::crypto::kdf::CodeKey;
 use crate::types::entropy::{Entropy, EntropyError};
 use crate::types::time::UnixMillis;
 use crate::wire::bond::Role;
@@ -76,15 +75,23 @@ pub(super) struct Confirmation {
     /// To be sent as soon as possible.
     pub(super) due: bool,
     pub(super) in_flight: Option<Ticket>,
-    /// The relay took it at least once.
-    pub(super) taken: bool,
     /// Not before this time.
     pub(super) not_before: UnixMillis,
+    /// How often the relay took it.
+    tries: u32,
+}
+
+impl Confirmation {
+    /// Whether the relay took it at least once.
+    pub(super) const fn taken(&self) -> bool {
+        self.tries > 0
+    }
 }
 
 /// What was told once and need not be told again.
 #[derive(Default)]
 pub(super) struct Said {
+    pub(super) stale_tag: bool,
     pub(super) goodbye: bool,
     pub(super) push: bool,
     pub(super) reflection: bool,
@@ -173,6 +180,13 @@ impl Session {
         Ok((session, vec![ask]))
     }
 
+    /// The same session under other rules for files.
+    #[must_use]
+    pub fn with_policy(mut self, policy: Policy) -> Session {
+        self.policy = policy;
+        self
+    }
+
     /// Our end.
     #[must_use]
     pub const fn role(&self) -> Role {
@@ -201,6 +215,12 @@ impl Session {
     #[must_use]
     pub const fn me(&self) -> PeerId {
         self.me
+    }
+
+    /// Who the peer is to the relay, as far as the relay said.
+    #[must_use]
+    pub const fn peer(&self) -> Option<PeerId> {
+        self.peer
     }
 
     /// How many sit in the session, ourselves included, as far as we know.
@@ -258,6 +278,7 @@ impl Session {
         entropy: &dyn Entropy,
     ) -> Result<Vec<Action>, StepError> {
         let mut out = Vec::new();
+        self.rewind(now);
         match input {
             Input::Say(text) => self.say(now, &text, entropy, &mut out)?,
             Input::SendFile(file) => self.send_file(now, file, entropy, &mut out)?,
@@ -300,6 +321,15 @@ impl Session {
         Ok(out)
     }
 
+    /// A clock that was set back starts the spans anew instead of stretching them.
+    fn rewind(&mut self, now: UnixMillis) {
+        self.born = self.born.min(now);
+        self.alive = self.alive.min(now);
+        self.cooled_from = self.cooled_from.map(|from| from.min(now));
+        let latest = now.plus(MAX_CONFIRM_WAIT_MS);
+        self.confirmation.not_before = self.confirmation.not_before.min(latest);
+    }
+
     const fn polls(&self) -> bool {
         match self.phase {
             Phase::Waiting | Phase::Keyed | Phase::Confirmed => true,
@@ -323,75 +353,17 @@ impl Session {
         self.confirm(now, entropy, out);
     }
 
-    fn created(&mut self, out: &mut Vec<Action>) {
-        if self.role == Role::Host && self.phase == Phase::Opening {
-            self.phase = Phase::Waiting;
-            out.push(Action::Record(Row::SessionCreated {
-                routing: self.routing.prefix(),
-            }));
-            out.push(Action::Tell(Happening::Opened));
-        }
-    }
-
-    fn joined(
-        &mut self,
-        now: UnixMillis,
-        host_key: &str,
-        entropy: &dyn Entropy,
-        out: &mut Vec<Action>,
-    ) {
-        if self.role != Role::Guest || self.phase != Phase::Opening {
-            return;
-        }
-        out.push(Action::Record(Row::SessionJoined {
-            routing: self.routing.prefix(),
-        }));
-        match host_key.parse() {
-            Ok(host) => self.agree(&host, out),
-            Err(_) => self.over(Ending::Aborted(AbortReason::BadKey), out),
-        }
-        self.confirm(now, entropy, out);
-    }
-
-    /// The peer's key is known: uses our half up. The guest's tag is due at once.
-    pub(super) fn agree(&mut self, theirs: &AgreementPublic, out: &mut Vec<Action>) {
-        let Some(Half { secret, code_key }) = self.half.take() else {
-            return;
-        };
-        let ours = secret.public();
-        let transcript = match self.role {
-            Role::Host => kdf::transcript(&ours, theirs),
-            Role::Guest => kdf::transcript(theirs, &ours),
-        };
-        let Ok(shared) = secret.agree(theirs) else {
-            self.over(Ending::Aborted(AbortReason::BadKey), out);
-            return;
-        };
-        let seal = kdf::session_key(&shared, &code_key, &transcript);
-        let tag = |role: Role| kdf::confirmation(&seal, role.word(), &transcript);
-        self.keys = Some(Keys {
-            own_tag: tag(self.role),
-            peer_tag: tag(self.role.other()),
-            seal,
-        });
-        self.phase = Phase::Keyed;
-        self.confirmation.due = self.role == Role::Guest;
-        out.push(Action::Record(Row::KeyExchangeCompleted {
-            role: self.role,
-        }));
-        out.push(Action::Tell(Happening::PeerJoined));
-    }
-
     fn posted(&mut self, now: UnixMillis, ticket: Ticket, out: &mut Vec<Action>) {
         if self.is_over() {
             return;
         }
         if self.confirmation.in_flight == Some(ticket) {
             self.confirmation.in_flight = None;
-            self.confirmation.taken = true;
             // The host answers a repeated tag; the guest repeats until it hears the host's.
             self.confirmation.due = self.role == Role::Guest && self.phase == Phase::Keyed;
-            self.confirmation.not_before = now.plus(CONFIRM_AGAIN_MS);
+            let doubled = CONFIRM_AGAIN_MS << self.confirmation.tries.min(3);
+            self.confirmation.not_before = now.plus(doubled.min(MAX_CONFIRM_WAIT_MS));
+            self.confirmation.tries = self.confirmation.tries.saturating_add(1);
             self.alive = now;
             return;
         }
@@ -442,7 +414,9 @@ impl Session {
             self.confirmation.in_flight = None;
             self.confirmation.due = true;
             self.confirmation.not_before = match failure {
-                Failure::Limited { retry_after_ms } => now.plus(retry_after_ms.min(SESSION_TTL_MS)),
+                Failure::Limited { retry_after_ms } => {
+                    now.plus(retry_after_ms.min(MAX_CONFIRM_WAIT_MS))
+                }
                 _ => now,
             };
         }
@@ -491,23 +465,6 @@ impl Session {
         };
         if !std::mem::replace(said, true) {
             out.push(Action::Tell(Happening::RelayOdd { what }));
-        }
-    }
-
-    /// Sends our tag if it is due: with a new nonce each time, or a peer that saw the last one
-    /// would take it for a replay. Without randomness it stays due.
-    fn confirm(&mut self, now: UnixMillis, entropy: &dyn Entropy, out: &mut Vec<Action>) {
-        let waiting = &self.confirmation;
-        if !waiting.due || waiting.in_flight.is_some() || now < waiting.not_before {
-            return;
-        }
-        if let Ok((ticket, payload)) = self.seal_tag(now, entropy) {
-            self.confirmation.in_flight = Some(ticket);
-            out.push(Action::Post {
-                ticket,
-                kind: Carries::Confirmation,
-                payload,
-            });
         }
     }
 }

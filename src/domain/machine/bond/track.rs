@@ -3,7 +3,8 @@
 //! A relay numbers everything in a session with one counter and does not hand out a member's own
 //! messages, nor say which position they got. So a hole may be our own: as many positions as we
 //! posted and have not yet found a hole for. What is beyond that is a message of the peer that the
-//! relay lost, and the user hears of it.
+//! relay lost, and the user hears of it: at the latest with the first message that the peer sends
+//! after ours, because until then a hole may still be taken for the position of ours.
 
 use super::MAX_JUMP;
 
