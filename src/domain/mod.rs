@@ -9,8 +9,11 @@
 //! - [`gate`]: the trust gate that every arriving message passes.
 //! - [`audit`]: the lines of `audit.log` that follow from events, and their chain.
 //! - [`rehearsal`]: what commands would lead to, without a store.
+//! - `bond`: names, bytes and texts of sealed sessions.
 
 pub mod audit;
+#[cfg(feature = "sealed")]
+pub mod bond;
 pub mod decide;
 pub mod gate;
 pub mod machine;

@@ -20,11 +20,15 @@ pub mod config;
 #[cfg(unix)]
 pub mod control;
 pub mod desk;
+pub mod desktop;
 pub mod driver;
 pub mod file;
+pub mod files;
 pub mod news;
+#[cfg(unix)]
+mod operator;
 pub mod pace;
 pub mod page;
-pub mod record;
 pub mod relay;
+pub mod scribe;
 pub mod tell;
