@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use super::bond::audit::AuditFile;
 use super::bond::books::BondBooks;
 use super::bond::desk::Desk;
-use super::bond::record::Recorder;
+use super::bond::scribe::Scribe;
 use super::client::ClientError;
 use super::clock::SystemClock;
 use super::config::{AgentConfig, StorePlace};
@@ -115,7 +115,7 @@ pub async fn serve(
         identity: Arc::new(identity),
         ledger,
         peers: PeersFile::new(config.peers.clone(), config.adopt_peers, clock),
-        bond: Arc::new(Desk::new(config.bond.clone(), Recorder::new(books))),
+        bond: Arc::new(Desk::new(config.bond.clone(), Scribe::start(books))),
         config,
     }));
     let (refuse, refused) = oneshot::channel();

@@ -27,6 +27,8 @@ pub struct BondConfig {
     pub incoming: PathBuf,
     /// The folder of the identity's state, for what the operator's tool shares with this process.
     pub state: PathBuf,
+    /// Whether the operator's tool looks there.
+    pub reachable: bool,
 }
 
 /// What `COVALENT_MAX_FILE_KB` means: what is no number stands for the default, what is too large or

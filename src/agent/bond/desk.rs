@@ -14,21 +14,30 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc, oneshot, watch};
+#[cfg(unix)]
+use tokio::task::JoinHandle;
 use tokio::task::JoinSet;
 
 use super::config::BondConfig;
+#[cfg(unix)]
+use super::control::Control;
+use super::desktop::Desktop;
 use super::driver::{self, Post};
-use super::file::{self, FileError, Placed};
+use super::file::FileError;
+use super::files::Placed;
 use super::news::{Event, Queue};
-use super::record::{Pen, Recorder};
+#[cfg(unix)]
+use super::operator::Operator;
 use super::relay::{BondRelay, BondUrlError, RelayFailure, SetUpError};
+use super::scribe::Scribe;
 use super::tell;
 use crate::agent::clock::{OsEntropy, SystemClock};
 use crate::agent::ledger::LedgerError;
+use crate::domain::bond::names::legacy_rule;
+use crate::domain::bond::preview::Offered;
 use crate::domain::machine::bond::{
     Input, Offer, OfferId, Phase, Policy, Role, SendError, Session, Ticket,
 };
-use crate::event::agent::BondMode;
 use crate::types::entropy::EntropyError;
 use crate::types::id::SessionId;
 use crate::types::time::{Clock as _, UnixMillis};
@@ -82,6 +91,9 @@ pub enum DeskError {
     /// Somebody decides about it at this moment.
     #[error("somebody is deciding about this file already")]
     Deciding,
+    /// Somebody decided otherwise before.
+    #[error("it was decided otherwise about this file before")]
+    Decided,
     /// No randomness.
     #[error(transparent)]
     Entropy(#[from] EntropyError),
@@ -105,6 +117,7 @@ impl DeskError {
             DeskError::NotConnected => Some("not_connected"),
             DeskError::Send(e) => Some(tell::send_error_name(e)),
             DeskError::File(e) => Some(e.name()),
+            DeskError::Decided => Some("decided_before"),
             DeskError::UnknownTransfer => Some("unknown_transfer"),
             DeskError::Changed => Some("changed"),
             DeskError::Deciding => Some("being_decided"),
@@ -140,8 +153,16 @@ pub struct View {
     pub missed: u64,
     /// Packets that were dropped.
     pub dropped: u64,
-    /// Files that wait.
+    /// Files that wait, oldest first.
     pub offers: Vec<OfferView>,
+    /// The conversation in which it was opened.
+    pub conversation: SessionId,
+    /// The first 12 digits of the routing id.
+    pub routing: String,
+    /// How the relay calls the other side: 8 hexadecimal digits, once it was heard.
+    pub peer: Option<String>,
+    /// When it was opened.
+    pub opened_at: UnixMillis,
 }
 
 /// A file that waits, without anything of its content.
@@ -161,6 +182,23 @@ pub struct OfferView {
     pub sha256: [u8; 32],
     /// Rules of the scan that it breaks, by name.
     pub findings: Vec<String>,
+    /// When it came.
+    pub at: UnixMillis,
+}
+
+/// A file that waits, for a human to look at. Never shown to a model.
+#[derive(Debug)]
+pub struct Look {
+    /// The file.
+    pub offer: OfferView,
+    /// What the sender says about it.
+    pub note: String,
+    /// The facts, the note and its beginning, everything odd spelled out.
+    pub text: String,
+    /// Its beginning alone.
+    pub beginning: String,
+    /// Whether that is not all of it.
+    pub cut: bool,
 }
 
 /// A file that was sent.
@@ -205,11 +243,11 @@ pub(super) struct Live {
     posted: BTreeMap<Ticket, oneshot::Sender<Result<(), RelayFailure>>>,
     posts: mpsc::UnboundedSender<Post>,
     deciding: BTreeSet<OfferId>,
-    pen: Pen,
     peer: Option<String>,
     conversation: SessionId,
     opened_at: UnixMillis,
-    arrived: BTreeMap<OfferId, UnixMillis>,
+    /// What is known of the files that wait, and since when they do.
+    offered: BTreeMap<OfferId, (Offered, UnixMillis)>,
     /// Of the file that is on its way.
     sending: Option<[u8; 32]>,
     tasks: JoinSet<()>,
@@ -227,12 +265,16 @@ struct State {
 /// At most one sealed session.
 pub struct Desk {
     pub(super) config: BondConfig,
-    pub(super) recorder: Recorder,
+    scribe: Scribe,
+    desktop: Desktop,
     state: Mutex<State>,
     /// Who opens or joins.
     entering: tokio::sync::Mutex<()>,
     rang: watch::Sender<u64>,
     leaving: Mutex<JoinSet<()>>,
+    /// What answers the operator's terminal.
+    #[cfg(unix)]
+    control: Mutex<Option<JoinHandle<()>>>,
     clock: SystemClock,
     entropy: OsEntropy,
 }
@@ -240,14 +282,17 @@ pub struct Desk {
 impl Desk {
     /// Nobody is there yet.
     #[must_use]
-    pub fn new(config: BondConfig, recorder: Recorder) -> Desk {
+    pub fn new(config: BondConfig, scribe: Scribe) -> Desk {
         Desk {
             config,
-            recorder,
+            scribe,
+            desktop: Desktop::here(),
             state: Mutex::default(),
             entering: tokio::sync::Mutex::default(),
             rang: watch::Sender::new(0),
             leaving: Mutex::default(),
+            #[cfg(unix)]
+            control: Mutex::default(),
             clock: SystemClock,
             entropy: OsEntropy,
         }
@@ -296,6 +341,8 @@ impl Desk {
         if self.is_open() {
             return Err(DeskError::Open);
         }
+        #[cfg(unix)]
+        self.answer_operator();
         let relay = BondRelay::new(self.config.relay.as_ref().map_err(Clone::clone)?)?;
         let copy = code.duplicate();
         let derived = tokio::task::spawn_blocking(move || copy.derive())
@@ -303,7 +350,7 @@ impl Desk {
             .map_err(|_| DeskError::Thread)?;
         let policy = Policy {
             max_file_bytes: u64::from(self.config.max_file_kb).saturating_mul(1024),
-            name_rule: file::name_rule,
+            name_rule: legacy_rule,
         };
         let now = self.clock.now();
         let (session, actions) = Session::open(role, derived, policy, now, &self.entropy)?;
@@ -330,11 +377,10 @@ impl Desk {
                 posted: BTreeMap::new(),
                 posts,
                 deciding: BTreeSet::new(),
-                pen: self.recorder.page(conversation.clone(), BondMode::Legacy),
                 peer: None,
                 conversation,
                 opened_at: now,
-                arrived: BTreeMap::new(),
+                offered: BTreeMap::new(),
                 sending: None,
                 tasks: JoinSet::new(),
             };
@@ -348,7 +394,11 @@ impl Desk {
         }
         match tokio::time::timeout(PATIENCE, opened).await {
             Ok(Ok(Ok(()))) => self.view().ok_or(DeskError::NotConnected),
-            Ok(Ok(Err(reason))) => Err(DeskError::NotOpened(reason)),
+            Ok(Ok(Err(reason))) => {
+                // Nothing is left of what never was.
+                self.end(false);
+                Err(DeskError::NotOpened(reason))
+            }
             Ok(Err(_)) => Err(DeskError::NotOpened("it was ended meanwhile".to_owned())),
             Err(_) => {
                 self.end(false);
@@ -357,6 +407,12 @@ impl Desk {
                 ))
             }
         }
+    }
+
+    /// The folder of accepted files.
+    #[must_use]
+    pub fn incoming(&self) -> &std::path::Path {
+        &self.config.incoming
     }
 
     /// Whether there is a session that is not over.
@@ -387,7 +443,11 @@ impl Desk {
             clock_difference_ms: live.clock_difference_ms,
             missed: live.missed,
             dropped: live.dropped,
-            offers: session.offers().iter().map(view_of).collect(),
+            offers: offers(live),
+            conversation: live.conversation.clone(),
+            routing: session.routing().prefix(),
+            peer: live.peer.clone(),
+            opened_at: live.opened_at,
         })
     }
 
@@ -418,13 +478,40 @@ impl Desk {
         }
     }
 
+    /// Lets the operator's terminal in, from the first session of the process on.
+    #[cfg(unix)]
+    fn answer_operator(self: &Arc<Self>) {
+        let mut control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
+        if control.is_some() || !self.config.reachable {
+            return;
+        }
+        match Control::open(&self.config.state.join("run")) {
+            Ok(socket) => {
+                let operator = Arc::new(Operator(Arc::clone(self)));
+                *control = Some(tokio::spawn(async move { socket.serve(operator).await }));
+            }
+            Err(e) => tracing::warn!("the operator's terminal cannot reach this session: {e}"),
+        }
+    }
+
+    #[cfg(unix)]
+    async fn leave_operator(&self) {
+        let control = {
+            let mut control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
+            control.take()
+        };
+        if let Some(control) = control {
+            control.abort();
+            let _ = control.await;
+        }
+    }
+
     /// Ends the session with the process: it is on record when this returns.
     pub async fn quit(self: &Arc<Self>) {
-        if let Some(live) = &self.lock().live {
-            live.pen.quit();
-        }
-        self.end(false);
-        self.recorder.close().await;
+        // First that the process ends, or the end would be on record as somebody's wish.
+        tokio::join!(self.scribe.close(), async { self.end(false) });
+        #[cfg(unix)]
+        self.leave_operator().await;
     }
 
     /// Waits until the relay knows of the end.
@@ -468,14 +555,24 @@ impl Desk {
     }
 }
 
-fn view_of(offer: &Offer) -> OfferView {
-    OfferView {
+fn offers(live: &Live) -> Vec<OfferView> {
+    let offers = live.session.offers();
+    offers
+        .iter()
+        .filter_map(|offer| view_of(live, offer))
+        .collect()
+}
+
+fn view_of(live: &Live, offer: &Offer) -> Option<OfferView> {
+    let (known, at) = live.offered.get(&offer.id)?;
+    Some(OfferView {
         id: offer.id.clone(),
         from: offer.from.clone(),
-        name: file::shown_name(&offer.name),
+        name: known.name.as_str().to_owned(),
         size: offer.size,
-        file_type: crate::wire::bond::packet::file_type(&offer.name),
+        file_type: known.kind,
         sha256: offer.sha256,
-        findings: file::findings(offer),
-    }
+        findings: known.findings(),
+        at: *at,
+    })
 }

@@ -1,185 +1,119 @@
-//! Files of a sealed session: ours on the way out, the peer's on the way in.
+//! Files of a session as the desk handles them: the rules are in [`crate::domain::bond`], the disk in
+//! [`super::files`].
 
-use std::io::{self, Read as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::config::BondConfig;
+use super::files::{self, Incoming, IncomingError, OutgoingError, OutgoingRules, Placed};
 use crate::agent::clock::{OsEntropy, random_hex};
-use crate::agent::mcp::render;
-use crate::crypto::hash::sha256;
-use crate::domain::machine::bond::{Offer, OutgoingFile, Refusal};
-
-/// UTF-16 units of a file that a model is shown.
-const SHOWN_UNITS: usize = 4096;
+use crate::domain::bond::names::{BaseName, NameRefusal, Types};
+use crate::domain::bond::wrap;
+use crate::domain::machine::bond::{OutgoingFile, Refusal};
+use crate::types::entropy::EntropyError;
 
 /// Something is wrong with a file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
-    /// A rule of names.
-    #[error("the file's name or type is not allowed ({})", .0.name())]
-    Name(Refusal),
-    /// Larger than the cap.
-    #[error("the file is larger than {max} bytes")]
-    TooLarge {
-        /// The cap.
-        max: u64,
-    },
-    /// Not in a folder from which files may be sent.
-    #[error(
-        "the file is outside of the folders from which files may be sent; --bond-root names others"
-    )]
-    Outside,
-    /// Not UTF-8.
-    #[error("the file is no UTF-8 text; nothing else can be sent unharmed")]
-    NotText,
-    /// The disk.
-    #[error("the file cannot be used: {0}")]
-    Io(#[from] io::Error),
+    /// One of ours.
+    #[error(transparent)]
+    Outgoing(#[from] OutgoingError),
+    /// The place of one of the peer's.
+    #[error(transparent)]
+    Incoming(#[from] IncomingError),
+    /// The name of one of the peer's.
+    #[error("the file is not saved: {0}")]
+    Name(#[from] NameRefusal),
     /// No randomness.
     #[error(transparent)]
-    Entropy(#[from] crate::types::entropy::EntropyError),
+    Entropy(#[from] EntropyError),
 }
 
 impl FileError {
     /// The word that records hold.
-    pub(super) const fn name(&self) -> &'static str {
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
         match self {
-            FileError::Name(why) => why.name(),
-            FileError::TooLarge { .. } => "too_large",
-            FileError::Outside => "outside",
-            FileError::NotText => "not_text",
-            FileError::Io(_) => "io",
+            FileError::Outgoing(e) => match e {
+                OutgoingError::NoRoots | OutgoingError::Outside { .. } => "outside",
+                OutgoingError::Link { .. } => "link",
+                OutgoingError::Missing { .. } => "missing",
+                OutgoingError::Denied { .. } => "denied",
+                OutgoingError::NotAFile { .. } => "not_a_file",
+                OutgoingError::ClosedDirectory { .. } => "closed_directory",
+                OutgoingError::Name(why) => why.class().name(),
+                OutgoingError::NameNotUtf8 => Refusal::BadName.name(),
+                OutgoingError::TooLarge { .. } => Refusal::TooLarge.name(),
+                OutgoingError::NotUtf8 { .. } => "not_text",
+                OutgoingError::Secrets { .. } => "secrets",
+                OutgoingError::Changing => "changing",
+                OutgoingError::Io { .. } => "unreadable",
+            },
+            FileError::Incoming(_) => "not_written",
+            FileError::Name(why) => why.class().name(),
             FileError::Entropy(_) => "no_randomness",
-        }
-    }
-
-    /// What stopped a file of ours, where a rule did.
-    pub(super) fn refusal(&self) -> Option<(String, Refusal)> {
-        match self {
-            FileError::Name(why) => Some((String::new(), *why)),
-            FileError::TooLarge { .. } => Some((String::new(), Refusal::TooLarge)),
-            _ => None,
         }
     }
 }
 
 /// A file of ours, ready to be sent.
 #[derive(Debug)]
-pub struct Opened {
-    /// The file.
-    pub file: OutgoingFile,
+pub(super) struct Opened {
+    pub(super) file: OutgoingFile,
     /// Of its bytes.
-    pub sha256: [u8; 32],
+    pub(super) sha256: [u8; 32],
 }
 
-/// A file of the peer, on the disk.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Placed {
-    /// Where.
-    pub path: PathBuf,
-    /// Bytes.
-    pub size: u64,
-}
-
-/// Whether a file of this name may be offered or sent.
-pub(super) fn name_rule(name: &str) -> Result<(), Refusal> {
-    const TYPES: [&str; 18] = [
-        "js", "ts", "jsx", "tsx", "py", "java", "go", "rs", "json", "md", "txt", "css", "html",
-        "xml", "yml", "yaml", "toml", "",
-    ];
-    let base = name.rsplit('/').next().unwrap_or_default();
-    let extension = base.rsplit_once('.').map_or("", |(_, e)| e).to_lowercase();
-    if extension.is_empty() || !TYPES.contains(&extension.as_str()) {
-        return Err(Refusal::Type);
-    }
-    if base.starts_with('.') || base.contains(['/', '\\']) {
-        return Err(Refusal::BadName);
-    }
-    Ok(())
-}
-
-/// Opens a file of ours.
+/// Opens a file of ours. Blocks on the disk.
 pub(super) fn open(config: &BondConfig, path: &str, note: String) -> Result<Opened, FileError> {
-    let real = Path::new(path).canonicalize()?;
-    if !config.roots.iter().any(|root| real.starts_with(root)) {
-        return Err(FileError::Outside);
-    }
-    let name = real
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned();
-    name_rule(&name).map_err(FileError::Name)?;
-    let max = u64::from(config.max_file_kb).saturating_mul(1024);
-    let mut bytes = vec![];
-    std::fs::File::open(&real)?
-        .take(max + 1)
-        .read_to_end(&mut bytes)?;
-    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > max {
-        return Err(FileError::TooLarge { max });
-    }
-    let digest = sha256(&bytes);
-    let content = String::from_utf8(bytes).map_err(|_| FileError::NotText)?;
+    let rules = OutgoingRules {
+        roots: config.roots.clone(),
+        max_bytes: u64::from(config.max_file_kb).saturating_mul(1024),
+        types: Types::Listed,
+    };
+    let path = PathBuf::from(path);
+    let opened = files::open_outgoing(&path, &rules)?;
+    let content = String::from_utf8(opened.content).map_err(|e| OutgoingError::NotUtf8 {
+        at: e.utf8_error().valid_up_to(),
+    })?;
     Ok(Opened {
         file: OutgoingFile {
-            name,
+            name: opened.name.as_str().to_owned(),
             content,
             note,
         },
-        sha256: digest,
+        sha256: opened.sha256,
     })
 }
 
-/// Writes a file of the peer's.
+/// Writes a file of the peer's. Blocks on the disk.
 pub(super) fn place(config: &BondConfig, name: &str, bytes: &[u8]) -> Result<Placed, FileError> {
-    std::fs::create_dir_all(&config.incoming)?;
-    let path = config.incoming.join(name);
-    let mut file = std::fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(&path)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    Ok(Placed {
-        path,
-        size: u64::try_from(bytes.len()).unwrap_or(u64::MAX),
-    })
+    let name = BaseName::incoming(name, Types::Listed)?;
+    Ok(Incoming::open(&config.incoming)?.place(&name, bytes)?)
 }
 
-/// A peer's name of a file, for one line.
-pub(super) fn shown_name(name: &str) -> String {
-    render::attribute(name)
-}
-
-/// Rules of the scan that an offer breaks.
-pub(super) fn findings(_: &Offer) -> Vec<String> {
-    vec![]
-}
-
-/// What a human sees of an offer.
-pub(super) fn preview(offer: &Offer) -> String {
-    let text = String::from_utf8_lossy(offer.content.expose());
-    let lines: Vec<String> = text.lines().take(20).map(render::attribute).collect();
-    lines.join("\n")
-}
-
-/// What a model sees of an accepted file: the text, and whether that is only the beginning.
+/// What a model sees of an accepted file: its note and its beginning, each between markers, and whether
+/// that is not all of it.
 pub(super) fn content(
     placed: &Placed,
-    _name: &str,
     note: &str,
     bytes: &[u8],
 ) -> Result<(String, bool), FileError> {
-    let _ = (placed, note);
-    let text = String::from_utf8_lossy(bytes);
-    let cut: String = text.chars().take(SHOWN_UNITS).collect();
-    let truncated = cut.len() < text.len();
-    Ok((wrapped(&cut)?, truncated))
+    let mut text = String::new();
+    if !note.is_empty() {
+        let note = wrap::note(&token()?, note);
+        text = format!("Note of the peer:\n{}\n\n", note.text);
+    }
+    let file = wrap::file(&token()?, bytes, &placed.path.to_string_lossy());
+    text.push_str(&file.text);
+    Ok((text, file.truncated))
 }
 
-/// A peer's words between markers.
-pub(super) fn wrapped(text: &str) -> Result<String, FileError> {
-    let token = random_hex::<8>(&OsEntropy)?;
-    Ok(format!("[{token}\n{}\n{token}]", render::body(text)))
+/// Words of the peer, between markers.
+pub(super) fn chat(from: &str, text: &str) -> Result<String, FileError> {
+    Ok(wrap::chat(&token()?, from, text).text)
+}
+
+fn token() -> Result<String, EntropyError> {
+    random_hex::<8>(&OsEntropy)
 }

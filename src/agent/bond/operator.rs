@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use super::control::{self, Accepted, Failed, Listed, SessionView, Shown, Trouble};
 use super::desk::{Desk, DeskError, OfferView, View};
-use super::record::DecidedBy;
 use super::tell;
 use crate::domain::machine::bond::{Ending, OfferId, Phase};
-use crate::types::time::UnixMillis;
+use crate::event::agent::DecidedBy;
 
 /// The operator's side of the desk.
 pub(super) struct Operator(pub(super) Arc<Desk>);
@@ -18,7 +17,9 @@ impl control::Desk for Operator {
         let offers = view.iter().flat_map(|view| &view.offers).map(offer);
         Listed {
             pid: std::process::id(),
-            conversation: view.as_ref().map_or_else(String::new, |v| v.conversation.to_string()),
+            conversation: view
+                .as_ref()
+                .map_or_else(String::new, |v| v.conversation.to_string()),
             offers: offers.collect(),
             session: view.as_ref().map(session),
         }
@@ -30,8 +31,8 @@ impl control::Desk for Operator {
         Ok(Shown {
             offer: offer(&look.offer),
             note: look.note,
-            preview: look.preview,
             cut: look.cut,
+            preview: look.beginning,
             folder: self.0.incoming().display().to_string(),
         })
     }
@@ -108,6 +109,6 @@ fn offer(offer: &OfferView) -> control::OfferView {
         sha256: tell::hex(&offer.sha256),
         from: Some(offer.from.clone()).filter(|from| from.len() == 8),
         findings: offer.findings.clone(),
-        at: offer.at.unwrap_or(UnixMillis(0)).0,
+        at: offer.at.0,
     }
 }

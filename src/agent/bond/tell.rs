@@ -4,10 +4,16 @@ use super::desk::{AcceptedFile, OfferView};
 use super::file;
 use super::news::{Event, Kind};
 use super::relay::{FailureKind, RelayFailure};
+use crate::domain::bond::preview::Offered;
 use crate::domain::machine::bond::{
     AbortReason, Ending, Failure, Happening, Refusal, RelayOddity, SendError,
 };
+use crate::types::text::visible;
 use crate::types::time::UnixMillis;
+
+/// How a decision about a file comes about.
+const HOW: &str = "Ask the user whether they want it, then call bond_accept or bond_decline with this id; \
+                   bond_accept asks the user again. The name is the peer's and proves nothing.";
 
 /// Digits of a hash.
 pub fn hex(hash: &[u8; 32]) -> String {
@@ -18,7 +24,7 @@ pub fn hex(hash: &[u8; 32]) -> String {
 pub(super) fn event(
     now: UnixMillis,
     happening: Happening,
-    offer: Option<&OfferView>,
+    offer: Option<&Offered>,
 ) -> Option<Event> {
     let mut transfer = None;
     let (kind, text) = match happening {
@@ -38,8 +44,8 @@ pub(super) fn event(
         } => (Kind::Message, message(&from, &text, cut_units)),
         Happening::FileOffered { .. } => {
             let offer = offer?;
-            transfer = Some(offer.id.as_str().to_owned());
-            (Kind::FileOffered, offered(offer))
+            transfer = Some(offer.id.clone());
+            (Kind::FileOffered, offer.for_model(HOW))
         }
         Happening::PeerGone => (
             Kind::PeerLeft,
@@ -108,37 +114,14 @@ fn confirmed(words: Option<String>) -> String {
 
 fn message(from: &str, text: &str, cut_units: usize) -> String {
     let cut = if cut_units > 0 {
-        format!("\n(Content truncated: {cut_units} more characters were cut off.)")
+        format!("\n(Content truncated: {cut_units} more UTF-16 units were cut off.)")
     } else {
         String::new()
     };
-    match file::wrapped(text) {
-        Ok(wrapped) => format!("Message from peer {from}...:\n{wrapped}{cut}"),
-        Err(e) => format!("Message from peer {from}... that cannot be shown: {e}"),
+    match file::chat(from, text) {
+        Ok(wrapped) => format!("{wrapped}{cut}"),
+        Err(e) => format!("Message from peer {from} that cannot be shown: {e}"),
     }
-}
-
-fn offered(offer: &OfferView) -> String {
-    let scan = match offer.findings.len() {
-        0 => "nothing found".to_owned(),
-        n => format!(
-            "{n} suspicious pattern{} ({})",
-            if n == 1 { "" } else { "s" },
-            offer.findings.join(", ")
-        ),
-    };
-    format!(
-        "Incoming File Transfer\nFile: {}\nType: {}\nSize: {} bytes\nSHA-256: {}\nScan: {scan}\n\
-         Sender: {}...\nTransfer ID: {}\n\
-         Ask the user whether they want it; bond_accept or bond_decline with this id. The name is the \
-         peer's and proves nothing.",
-        offer.name,
-        offer.file_type,
-        offer.size,
-        hex(&offer.sha256),
-        offer.from,
-        offer.id.as_str()
-    )
 }
 
 pub(super) fn accepted(now: UnixMillis, file: &AcceptedFile) -> Event {
@@ -151,21 +134,14 @@ pub(super) fn accepted(now: UnixMillis, file: &AcceptedFile) -> Event {
 }
 
 /// Where an accepted file is, and what is in it.
+#[must_use]
 pub fn saved(file: &AcceptedFile) -> String {
-    let cut = if file.truncated {
-        format!(
-            "\nContent truncated: the whole file is at {}. The rest of it is as untrusted.",
-            file.placed.path.display()
-        )
-    } else {
-        String::new()
-    };
     format!(
-        "File: {}\nSize: {} bytes\nSHA-256: {}\nSaved to: {}\n{}{cut}",
+        "File: {}\nSize: {} bytes\nSHA-256: {}\nSaved to: {}\n\n{}",
         file.offer.name,
-        file.placed.size,
+        file.offer.size,
         hex(&file.offer.sha256),
-        file.placed.path.display(),
+        visible(&file.placed.path.to_string_lossy()),
         file.content
     )
 }

@@ -86,6 +86,7 @@ impl BondFlags {
             home,
             incoming,
             state,
+            reachable: !matches!(store, StorePlace::Memory),
         })
     }
 }

@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::{AcceptedFile, Desk, DeskError, Live, OfferView, PATIENCE, SentFile, State, view_of};
+use super::{
+    AcceptedFile, Desk, DeskError, Live, Look, OfferView, PATIENCE, SentFile, State, view_of,
+};
 use crate::agent::bond::file::{self, FileError};
-use crate::agent::bond::page::Beside;
-use crate::agent::bond::record::DecidedBy;
 use crate::agent::bond::tell;
 use crate::agent::ledger::LedgerError;
+use crate::domain::bond::preview;
 use crate::domain::decide::agent::{AgentRefusal, BondRefusal};
-use crate::domain::machine::bond::{Action, Carries, Input, OfferId, Row, StepError};
-use crate::event::agent::Verdict;
-use crate::types::id::SessionId;
+use crate::domain::machine::bond::{Action, Carries, Input, OfferId, StepError};
+use crate::event::agent::{DecidedBy, Verdict};
 use crate::types::secret::Secret;
 use crate::types::time::Clock as _;
 
@@ -51,7 +51,6 @@ impl Desk {
         let opened = match opened {
             Ok(opened) => opened,
             Err(e) => {
-                self.blocked(&e);
                 return Err(e.into());
             }
         };
@@ -97,20 +96,25 @@ impl Desk {
     #[must_use]
     pub fn offer(&self, id: &OfferId) -> Option<OfferView> {
         let state = self.lock();
-        state.live.as_ref()?.session.offer(id).map(view_of)
-    }
-
-    /// All files that wait, oldest first.
-    #[must_use]
-    pub fn offers(&self) -> Vec<OfferView> {
-        self.view().map(|view| view.offers).unwrap_or_default()
+        let live = state.live.as_ref()?;
+        view_of(live, live.session.offer(id)?)
     }
 
     /// What a human sees of a file that waits: never shown to a model.
     #[must_use]
-    pub fn preview(&self, id: &OfferId) -> Option<String> {
+    pub fn look(&self, id: &OfferId) -> Option<Look> {
         let state = self.lock();
-        state.live.as_ref()?.session.offer(id).map(file::preview)
+        let live = state.live.as_ref()?;
+        let offer = live.session.offer(id)?;
+        let (known, _) = live.offered.get(id)?;
+        let content = offer.content.expose();
+        Some(Look {
+            offer: view_of(live, offer)?,
+            note: offer.note.clone(),
+            text: known.for_human(content, &offer.note),
+            beginning: preview::preview(known.name.as_str(), content),
+            cut: is_cut(content),
+        })
     }
 
     /// Writes an offered file to the disk; it is there when this returns. `sha256` is of the file
@@ -125,7 +129,7 @@ impl Desk {
         sha256: [u8; 32],
         by: DecidedBy,
     ) -> Result<AcceptedFile, DeskError> {
-        let (session, pen, offer, name, note, content) = {
+        let (session, offer, name, note, content) = {
             let mut state = self.lock();
             let live = state.live.as_mut().ok_or(DeskError::UnknownTransfer)?;
             let offer = live.session.offer(id).ok_or(DeskError::UnknownTransfer)?;
@@ -138,8 +142,7 @@ impl Desk {
             let copy = Secret::new(offer.content.expose().clone());
             let taken = (
                 live.id,
-                live.pen.clone(),
-                view_of(offer),
+                view_of(live, offer).ok_or(DeskError::UnknownTransfer)?,
                 offer.name.clone(),
                 offer.note.clone(),
                 copy,
@@ -147,15 +150,16 @@ impl Desk {
             live.deciding.insert(id.clone());
             taken
         };
-        let recorded = pen.decide(id, sha256, Verdict::Accepted, by).await;
+        let decision = (id.clone(), sha256, Verdict::Accepted, by);
+        let recorded = self.record(decision).await;
         if let Err(e) = recorded {
             self.undecided(session, id);
-            return Err(books(e));
+            return Err(e);
         }
         let config = self.config.clone();
         let placing = tokio::task::spawn_blocking(move || {
             let placed = file::place(&config, &name, content.expose())?;
-            let shown = file::content(&placed, &name, &note, content.expose())?;
+            let shown = file::content(&placed, &note, content.expose())?;
             Ok::<_, FileError>((placed, shown))
         });
         let placed = placing.await;
@@ -167,7 +171,7 @@ impl Desk {
         let (placed, (content, truncated)) = placed.map_err(|_| DeskError::Thread)??;
         self.decided(&mut state, session, Input::Accepted { id: id.clone() });
         let path = placed.path.display().to_string();
-        pen.placed(id, path, placed.size);
+        self.scribe.placed(id.clone(), path, offer.size);
         state.news.forget_offer(id.as_str());
         let accepted = AcceptedFile {
             offer,
@@ -194,10 +198,13 @@ impl Desk {
         sha256: [u8; 32],
         by: DecidedBy,
     ) -> Result<OfferView, DeskError> {
-        let (session, pen, offer) = {
+        let (session, offer) = {
             let mut state = self.lock();
             let live = state.live.as_mut().ok_or(DeskError::UnknownTransfer)?;
-            let offer = live.session.offer(id).map(view_of);
+            let offer = live
+                .session
+                .offer(id)
+                .and_then(|offer| view_of(live, offer));
             let offer = offer.ok_or(DeskError::UnknownTransfer)?;
             if offer.sha256 != sha256 {
                 return Err(DeskError::Changed);
@@ -205,11 +212,12 @@ impl Desk {
             if !live.deciding.insert(id.clone()) {
                 return Err(DeskError::Deciding);
             }
-            (live.id, live.pen.clone(), offer)
+            (live.id, offer)
         };
-        let recorded = pen.decide(id, sha256, Verdict::Declined, by).await;
+        let decision = (id.clone(), sha256, Verdict::Declined, by);
+        let recorded = self.record(decision).await;
         self.undecided(session, id);
-        recorded.map_err(books)?;
+        recorded?;
         let mut state = self.lock();
         self.decided(&mut state, session, Input::Declined { id: id.clone() });
         state.news.forget_offer(id.as_str());
@@ -232,30 +240,18 @@ impl Desk {
         }
     }
 
-    /// A file of ours that may not be sent.
-    fn blocked(&self, e: &FileError) {
-        self.with_live(|live| {
-            if let Some((file, reason)) = e.refusal() {
-                live.pen
-                    .row(Row::SendBlocked { file, reason }, Beside::default());
-            }
-        });
+    async fn record(
+        &self,
+        (id, sha256, verdict, by): (OfferId, [u8; 32], Verdict, DecidedBy),
+    ) -> Result<(), DeskError> {
+        let recorded = self.scribe.decide(&id, sha256, verdict, by).await;
+        recorded.map_err(books)
     }
 
     /// Puts a call on record that failed.
-    pub async fn failed(&self, call: &'static str, e: &DeskError, conversation: &SessionId) {
-        let Some(reason) = e.name() else { return };
-        let there = {
-            let state = self.lock();
-            state
-                .live
-                .as_ref()
-                .map(|live| live.pen.failed(call, reason))
-        };
-        if there.is_none() {
-            self.recorder
-                .failed(conversation.clone(), call, reason)
-                .await;
+    pub fn failed(&self, call: &str, e: &DeskError) {
+        if let Some(reason) = e.name() {
+            self.scribe.failed(call, reason);
         }
     }
 
@@ -269,9 +265,18 @@ impl Desk {
     }
 }
 
+/// Whether a preview leaves something out.
+fn is_cut(content: &[u8]) -> bool {
+    std::str::from_utf8(content).is_ok_and(|text| {
+        let mut lines = text.lines();
+        let long = |line: &str| line.chars().nth(preview::PREVIEW_CHARS).is_some();
+        lines.by_ref().take(preview::PREVIEW_LINES).any(long) || lines.next().is_some()
+    })
+}
+
 fn books(e: LedgerError) -> DeskError {
     match e.refusal() {
-        Some(AgentRefusal::Bond(BondRefusal::DecidedBefore { .. })) => DeskError::Deciding,
+        Some(AgentRefusal::Bond(BondRefusal::DecidedBefore { .. })) => DeskError::Decided,
         Some(AgentRefusal::Bond(BondRefusal::OtherBytes)) => DeskError::Changed,
         _ => DeskError::Books(e),
     }

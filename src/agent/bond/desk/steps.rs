@@ -2,13 +2,17 @@
 
 use std::sync::{Arc, PoisonError};
 
-use super::{Desk, Live, State, view_of};
+use super::{Desk, Live, State};
+use crate::agent::bond::desktop::Notice;
 use crate::agent::bond::driver::{self, Post};
 use crate::agent::bond::page::Beside;
 use crate::agent::bond::relay::RelayFailure;
 use crate::agent::bond::tell;
+use crate::agent::clock::SystemClock;
+use crate::domain::bond::preview::Offered;
 use crate::domain::machine::bond::{Action, Ending, Happening, Input, Phase, Row, Ticket};
-use crate::types::time::Clock as _;
+use crate::event::agent::BondMode;
+use crate::types::time::{Clock as _, UnixMillis};
 use crate::wire::rendezvous_client::Leave;
 
 impl Desk {
@@ -70,7 +74,8 @@ impl Desk {
                 Action::Record(row) => {
                     let operator = state.operator_ends;
                     if let Some(live) = state.live.as_mut() {
-                        record(live, row, operator);
+                        let beside = beside(live, &row, operator);
+                        self.scribe.row(BondMode::Legacy, row, beside);
                     }
                 }
                 action => {
@@ -143,42 +148,74 @@ impl Desk {
                 Happening::DroppedUnreadable | Happening::DroppedMalformed => {
                     live.dropped = live.dropped.saturating_add(1);
                 }
-                Happening::FileOffered { id, from, .. } => {
-                    live.arrived.insert(id.clone(), self.clock.now());
+                Happening::FileOffered { from, .. } | Happening::Chat { from, .. } => {
                     live.peer = Some(from.clone());
                 }
-                Happening::Chat { from, .. } => live.peer = Some(from.clone()),
                 Happening::Gap { missed } => live.missed = live.missed.saturating_add(*missed),
                 _ => {}
             }
         }
         let offer = match (&happening, &state.live) {
-            (Happening::FileOffered { id, .. }, Some(live)) => live.session.offer(id).map(view_of),
+            (Happening::FileOffered { id, .. }, Some(live)) => live.offered.get(id),
             _ => None,
         };
+        let offer = offer.map(|(known, _)| known);
         let now = self.clock.now();
-        if let Some(event) = tell::event(now, happening, offer.as_ref()) {
+        self.notice(now, state, &happening);
+        if let Some(event) = tell::event(now, happening, offer) {
             state.news.push(event);
         }
     }
+
+    /// A word on the desktop.
+    fn notice(&self, now: UnixMillis, state: &State, happening: &Happening) {
+        let peer = state.live.as_ref().and_then(|live| live.peer.as_deref());
+        let notice = match happening {
+            Happening::Confirmed { .. } => Notice::Confirmed,
+            Happening::FileOffered {
+                from, name, size, ..
+            } => Notice::File {
+                from,
+                name,
+                size: *size,
+            },
+            Happening::Chat { from, .. } => Notice::Message { from },
+            Happening::PeerGone => Notice::PeerGone {
+                from: peer.unwrap_or_default(),
+            },
+            _ => return,
+        };
+        self.desktop.tell(now, &notice);
+    }
 }
 
-fn record(live: &mut Live, row: Row, operator: bool) {
+/// What the record of a row holds beside it.
+fn beside(live: &mut Live, row: &Row, operator: bool) -> Beside {
     let mut beside = Beside {
         operator,
         ..Beside::default()
     };
-    match &row {
+    match row {
         Row::OfferReceived { id, .. } => {
-            if let Some(offer) = live.session.offer(id).map(view_of) {
-                offer.file_type.clone_into(&mut beside.file_type);
-                beside.rules = offer.findings;
+            if let Some(offer) = live.session.offer(id) {
+                let known = Offered::of(
+                    id.as_str(),
+                    &offer.from,
+                    &offer.name,
+                    &offer.note,
+                    offer.content.expose(),
+                    &offer.sha256,
+                );
+                known.kind.clone_into(&mut beside.file_type);
+                beside.rules = known.findings();
+                let at = SystemClock.now();
+                live.offered.insert(id.clone(), (known, at));
             }
         }
         Row::FileSent { .. } => beside.sha256 = live.sending.take(),
         _ => {}
     }
-    live.pen.row(row, beside);
+    beside
 }
 
 /// After each step: whoever waits for the opening hears of it; what is over stops.

@@ -32,13 +32,13 @@ impl From<DeskError> for ToolError {
 }
 
 /// An outcome whose failure is on record.
-pub(super) async fn known<T>(
+pub(super) fn known<T>(
     core: &Core,
     call: &'static str,
     outcome: Result<T, DeskError>,
 ) -> Result<T, ToolError> {
     if let Err(e) = &outcome {
-        core.bond.failed(call, e, &core.session).await;
+        core.bond.failed(call, e);
     }
     Ok(outcome?)
 }
@@ -50,7 +50,7 @@ pub(super) async fn known<T>(
 /// [`ToolError`].
 pub async fn connect(core: &Core, _: Nothing) -> Result<Answer<BondState>, ToolError> {
     let view = core.bond.connect(&core.session).await;
-    let view = known(core, "bond_connect", view).await?;
+    let view = known(core, "bond_connect", view)?;
     let note = "Show the code to the user, who tells it to the other person by a way that the relay \
                 does not control (a call, a trusted chat). Whoever uses it first is the other side. It \
                 works for 30 minutes. Then call bond_wait.";
@@ -64,7 +64,7 @@ pub async fn connect(core: &Core, _: Nothing) -> Result<Answer<BondState>, ToolE
 /// [`ToolError`].
 pub async fn join(core: &Core, a: args::Join) -> Result<Answer<BondState>, ToolError> {
     let view = core.bond.join(&a.session_code, &core.session).await;
-    let view = known(core, "bond_join", view).await?;
+    let view = known(core, "bond_join", view)?;
     let note = "Joined; this side's proof of the code is on its way. Call bond_wait until the secure \
                 channel is established.";
     Ok(state(Some(&view), 0, "Sealed session joined", note))
@@ -91,7 +91,7 @@ pub async fn status(core: &Core, _: Nothing) -> Result<Answer<BondState>, ToolEr
 pub async fn message(core: &Core, a: args::Message) -> Result<Answer<BondSent>, ToolError> {
     let chars = count(a.content.encode_utf16().count());
     let said = core.bond.say(a.content).await;
-    known(core, "bond_message", said).await?;
+    known(core, "bond_message", said)?;
     let note = "The relay has it. There is no receipt: call bond_wait for the answer.".to_owned();
     Ok(Answer {
         text: format!("Message Sent ({chars} characters)\n{note}"),
