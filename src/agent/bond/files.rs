@@ -25,6 +25,7 @@ use crate::domain::bond::names::{
     BaseName, NameRefusal, Types, is_closed_directory, is_secret_directory,
 };
 use crate::domain::bond::secrets::{self, SecretFound};
+use crate::domain::machine::bond::Refusal;
 use crate::types::text::visible;
 
 #[cfg(not(unix))]
@@ -172,6 +173,41 @@ pub enum OutgoingError {
         /// Its reason.
         source: io::Error,
     },
+}
+
+impl OutgoingError {
+    /// The word for it in records.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            OutgoingError::NoRoots => "no_roots",
+            OutgoingError::Outside { .. } => "outside",
+            OutgoingError::Link { .. } => "link",
+            OutgoingError::Missing { .. } => "missing",
+            OutgoingError::Denied { .. } => "denied",
+            OutgoingError::NotAFile { .. } => "not_a_file",
+            OutgoingError::ClosedDirectory { .. } => "closed_directory",
+            OutgoingError::Name(why) => why.class().name(),
+            OutgoingError::NameNotUtf8 => "bad_name",
+            OutgoingError::TooLarge { .. } => "too_large",
+            OutgoingError::NotUtf8 { .. } => "not_text",
+            OutgoingError::Secrets { .. } => "secrets",
+            OutgoingError::Changing => "changing",
+            OutgoingError::Io { .. } => "io",
+        }
+    }
+
+    /// The rule that stopped it, where the session's machine has a word for that.
+    #[must_use]
+    pub const fn refusal(&self) -> Option<Refusal> {
+        match self {
+            OutgoingError::Name(why) => Some(why.class()),
+            OutgoingError::NameNotUtf8 => Some(Refusal::BadName),
+            OutgoingError::ClosedDirectory { .. } => Some(Refusal::BlockedName),
+            OutgoingError::TooLarge { .. } => Some(Refusal::TooLarge),
+            _ => None,
+        }
+    }
 }
 
 fn shown(path: &Path) -> String {
@@ -391,7 +427,31 @@ pub enum IncomingError {
     },
 }
 
+impl IncomingError {
+    /// The word for it in records.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            IncomingError::NotADirectory { .. } => "not_a_directory",
+            IncomingError::Foreign { .. } => "foreign_directory",
+            IncomingError::Replaced { .. } => "replaced_directory",
+            IncomingError::Full { .. } => "full",
+            IncomingError::Io { .. } => "io",
+        }
+    }
+}
+
 impl Incoming {
+    /// Removes what killed processes left behind, where there is such a directory; for the start of
+    /// a process.
+    pub fn tidy(path: &Path) {
+        if std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir())
+            && let Err(e) = Incoming::open(path)
+        {
+            tracing::debug!("{e}");
+        }
+    }
+
     /// Opens the directory, makes it (0700) where it is missing, takes away the rights of others,
     /// and removes what killed processes left behind. Files that another process is writing stay.
     ///

@@ -121,6 +121,8 @@ type Special = fn(&[u8]) -> bool;
 const SPECIAL: &[(&[u8], &str, Special)] = &[
     (b"-----BEGIN ", "pem-private-key", pem),
     (b"---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----", "ssh2-private-key", ssh2),
+    // The base64 of a frame, as cluster configurations have it.
+    (b"LS0tLS1CRUdJ", "encoded-private-key", encoded),
     (b"PuTTY-User-Key-File-", "putty-private-key", putty),
     (b"untrusted comment: ", "minisign-secret-key", minisign),
     (b"PrivateKey", "wireguard-private-key", wireguard),
@@ -158,11 +160,12 @@ pub fn find(bytes: &[u8]) -> Vec<SecretFound> {
             *flag = true;
         }
     }
-    let (mut line, mut before) = (1usize, b' ');
+    let mut line = 1usize;
+    // The two bytes in front.
+    let mut front = [b' '; 2];
     for (at, byte) in bytes.iter().enumerate() {
-        let begins = first.get(usize::from(*byte)) == Some(&true);
-        if begins
-            && !before.is_ascii_alphanumeric()
+        if first.get(usize::from(*byte)) == Some(&true)
+            && is_start(front, *byte)
             && let Some(rule) = look(bytes.get(at..).unwrap_or_default())
         {
             found.push(SecretFound { rule, line });
@@ -173,9 +176,19 @@ pub fn find(bytes: &[u8]) -> Vec<SecretFound> {
         if *byte == b'\n' {
             line = line.saturating_add(1);
         }
-        before = *byte;
+        let [_, last] = front;
+        front = [last, *byte];
     }
     found
+}
+
+/// Whether a secret may begin here: not inside a word. A line end that is spelled out is none, and
+/// frames of keys begin anywhere.
+const fn is_start(front: [u8; 2], byte: u8) -> bool {
+    let [before, last] = front;
+    byte == b'-'
+        || !last.is_ascii_alphanumeric()
+        || (before == b'\\' && matches!(last, b'n' | b'r' | b't'))
 }
 
 /// Our own key file: nothing but 43 characters of base64url. A public key looks the same; it is
@@ -255,6 +268,15 @@ fn pem(rest: &[u8]) -> bool {
             && run.iter().any(u8::is_ascii_digit)
             && is_random(run)
     })
+}
+
+/// A frame in base64; certificates have one too.
+fn encoded(rest: &[u8]) -> bool {
+    const LABEL: &[u8] = b"PRIVATE KEY";
+    let head = rest.get(..40).unwrap_or_default();
+    data_encoding::BASE64
+        .decode(head)
+        .is_ok_and(|label| label.windows(LABEL.len()).any(|w| w == LABEL))
 }
 
 /// As [`pem`], in the words of another maker.
@@ -438,6 +460,20 @@ mod tests {
             noise(64)
         );
         assert_eq!(rules(&json), ["pem-private-key"]);
+        let spelled = format!(
+            "{{\"k\":\"a\\n-----BEGIN PRIVATE KEY-----\\n{}\\nghp_{}\"}}",
+            noise(64),
+            noise(36)
+        );
+        assert_eq!(rules(&spelled), ["pem-private-key", "github-token"]);
+        for label in ["PRIVATE KEY", "RSA PRIVATE KEY", "OPENSSH PRIVATE KEY"] {
+            let frame = format!("-----BEGIN {label}-----\n{}", noise(64));
+            let yaml = format!(
+                "client-key-data: {}\n",
+                data_encoding::BASE64.encode(frame.as_bytes())
+            );
+            assert_eq!(rules(&yaml), ["encoded-private-key"], "{label}");
+        }
         let age = format!("# made\nAGE-SECRET-KEY-1{}\n", upper(58));
         assert_eq!(rules(&age), ["age-secret-key"]);
         let openssh = format!("b3BlbnNzaC1rZXktdjEA{}", noise(50));
@@ -522,6 +558,7 @@ mod tests {
             "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAq7Zk2Xv9Lm4Tb8Wc1Rj6Yp3Hs5Dn0GfAeUiq7Zk2Xv9L=\n",
             "-----BEGIN CERTIFICATE-----\nMIIBq7Zk2Xv9Lm4Tb8Wc1Rj6Yp3Hs5Dn0GfAeUiq7Zk2Xv9L\n",
             "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIiwibmFtZSI6IkoifQ.SflKxwRJSMeKKF2QT4fwpMeJf36POk6yJV_adQssw5c",
+            "certificate-authority-data: LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1JSURCVENDQWUyZ0F3SUJBZ0lJ",
             "_authToken=${NPM_TOKEN}",
             "postgres://user:password@localhost/db",
             "postgres://user:${PASSWORD}@db.acme.net/x",

@@ -414,6 +414,18 @@ fn a_killed_process_leaves_no_part_under_a_name_and_the_next_one_cleans_up() {
 }
 
 #[test]
+fn a_start_cleans_up_and_makes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("incoming");
+    Incoming::tidy(&path);
+    assert!(!path.exists());
+    fs::create_dir(&path).unwrap();
+    fs::write(path.join(".incoming-ffffffffffffffff.part"), "left").unwrap();
+    Incoming::tidy(&path);
+    assert!(entries(&path).is_empty());
+}
+
+#[test]
 fn a_sweep_leaves_what_is_being_written_and_what_is_not_ours() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("incoming");
