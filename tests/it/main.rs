@@ -61,6 +61,8 @@ mod architecture;
 mod bond_audit;
 #[cfg(all(feature = "sealed", feature = "testkit"))]
 mod bond_core;
+#[cfg(all(feature = "agent", feature = "testkit"))]
+mod bond_record;
 #[cfg(all(feature = "bus", feature = "cli"))]
 mod bus_process;
 #[cfg(feature = "testkit")]
