@@ -31,7 +31,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value};
 
-pub(crate) use self::disk::{digest, full_path};
+#[cfg(feature = "cli")]
+pub(crate) use self::disk::digest;
+pub(crate) use self::disk::full_path;
 pub use self::error::PeersFileError;
 
 use self::disk::{Read, Stamp, lock_path, read, replace, stage, staged, unstage};

@@ -458,6 +458,15 @@ fn a_record_that_does_not_read_is_damage_to_every_command() {
     }
     let proof = run(dir.path(), &at(&path, &["verify"]));
     assert_eq!(proof.status.code(), Some(8));
+
+    // It stands in nobody's way: the other stores of the folder are shown.
+    fs::rename(&path, bus_path(dir.path()).with_file_name("a.redb")).unwrap();
+    let log = run(dir.path(), &["log", "--json"]);
+    assert_eq!(log.status.code(), Some(6), "{}", text(&log.stderr));
+    for store in [bus_path(dir.path()), agent_path(dir.path())] {
+        let shown = text(&log.stdout);
+        assert!(shown.contains(path_text(&store)), "{shown}");
+    }
 }
 
 #[test]

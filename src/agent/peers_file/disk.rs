@@ -6,6 +6,7 @@ use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+#[cfg(feature = "cli")]
 use crate::crypto::hash::sha256;
 use crate::types::limit::MAX_PEERS_FILE_BYTES;
 
@@ -48,6 +49,7 @@ pub(super) fn read(path: &Path) -> io::Result<Read> {
 }
 
 /// SHA-256 of the file as it stands.
+#[cfg(feature = "cli")]
 pub(crate) fn digest(path: &Path) -> io::Result<[u8; 32]> {
     Ok(sha256(&read(path)?.bytes))
 }
