@@ -69,6 +69,8 @@ mod bond_hostile;
 mod bond_sessions;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod bond_support;
+#[cfg(all(feature = "agent", feature = "testkit"))]
+mod bond_record;
 #[cfg(all(feature = "bus", feature = "cli"))]
 mod bus_process;
 #[cfg(feature = "testkit")]

@@ -246,7 +246,7 @@ impl Chain {
             None if line.tool != ROTATED => return here(Fault::NotNext),
             _ => {}
         }
-        let expected = self.seq + 1;
+        let expected = self.seq.saturating_add(1);
         if before.is_some() && line.seq != expected {
             let found = line.seq;
             return here(Fault::Number { expected, found });
@@ -308,7 +308,7 @@ impl Chain {
             params: entry.params.to_string(),
             pid: entry.pid,
             identity,
-            seq: self.seq + 1,
+            seq: self.seq.saturating_add(1),
             record: record.map(|seq| seq.0),
             prev: HEXLOWER.encode(&prev),
         };
