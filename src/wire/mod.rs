@@ -13,6 +13,8 @@
 //! [`admin`] and [`operator`] are the operator's view; its shapes are read and written by the same
 //! program, so they have both directions.
 //!
+//! [`rendezvous`] is what a relay of sealed sessions and its clients say to each other.
+//!
 //! [`public`] reads the files in which the public program keeps its state, for moving house.
 //!
 //! Map: [`canonical`] builds the bytes that are signed (`schema/canonical.md`), [`pair`] reads
@@ -29,4 +31,5 @@ pub mod pair;
 pub mod peers;
 pub mod problem;
 pub mod public;
+pub mod rendezvous;
 pub mod schema;
