@@ -177,6 +177,8 @@ mod parsers;
 mod power_cut;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod relay_client;
+#[cfg(all(feature = "bus", feature = "testkit"))]
+mod relay_http;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod relays;
 #[cfg(feature = "testkit")]
