@@ -65,12 +65,12 @@ mod bond_consent;
 mod bond_core;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod bond_hostile;
+#[cfg(all(feature = "agent", feature = "testkit"))]
+mod bond_record;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod bond_sessions;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod bond_support;
-#[cfg(all(feature = "agent", feature = "testkit"))]
-mod bond_record;
 #[cfg(all(feature = "bus", feature = "cli"))]
 mod bus_process;
 #[cfg(feature = "testkit")]
@@ -199,6 +199,8 @@ mod parsers;
 mod power_cut;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod relay_client;
+#[cfg(all(feature = "bus", feature = "testkit"))]
+mod relay_http;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod relays;
 #[cfg(feature = "testkit")]

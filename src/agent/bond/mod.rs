@@ -10,7 +10,7 @@
 //! - [`news`]: what happened, until somebody is told. [`tell`]: the words for it.
 //! - [`file`]: files out and in. [`files`]: the disk for that. [`desktop`]: tells the human at the screen.
 //! - [`books`]: what is recorded, in the log and in `audit.log`. [`page`]: what one session's machine
-//!   says, as records. [`audit`]: that file.
+//!   says, as records. [`scribe`]: writes them beside the session. [`audit`]: that file.
 //! - [`control`]: how the operator's terminal reaches a running server.
 //! - [`config`]: what all this was told at the start.
 
