@@ -59,6 +59,13 @@ mod admin_world;
 mod architecture;
 #[cfg(all(unix, feature = "agent", feature = "testkit"))]
 mod bond_audit;
+#[cfg(all(
+    target_os = "linux",
+    feature = "agent",
+    feature = "bus",
+    feature = "cli"
+))]
+mod bond_bus;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod bond_consent;
 #[cfg(all(feature = "sealed", feature = "testkit"))]
