@@ -7,9 +7,18 @@
 //! - [`sign`]: Ed25519 identities, signatures, strict verification
 //! - [`hash`] is SHA-256
 //! - [`keyfile`]: the text of a secret key file, no files
+//! - `agree`, `kdf`, `aead` (feature `sealed`): key agreement, key derivation and authenticated
+//!   encryption of sealed sessions
 //!
 //! `wire` stands on this module; this module knows nothing of `wire`.
 
 pub mod hash;
 pub mod keyfile;
 pub mod sign;
+
+#[cfg(feature = "sealed")]
+pub mod aead;
+#[cfg(feature = "sealed")]
+pub mod agree;
+#[cfg(feature = "sealed")]
+pub mod kdf;

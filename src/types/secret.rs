@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use zeroize::Zeroize;
+use zeroize::{Zeroize, ZeroizeOnDrop};
 
 /// A secret value. Erased on drop; its `Debug` prints a placeholder.
 pub struct Secret<T: Zeroize>(T);
@@ -33,6 +33,8 @@ impl<T: Zeroize> Drop for Secret<T> {
         self.0.zeroize();
     }
 }
+
+impl<T: Zeroize> ZeroizeOnDrop for Secret<T> {}
 
 impl<T: Zeroize> fmt::Debug for Secret<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

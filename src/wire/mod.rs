@@ -23,6 +23,8 @@
 
 pub mod admin;
 pub mod announce;
+#[cfg(feature = "sealed")]
+pub mod bond;
 pub mod canonical;
 pub mod envelope;
 pub mod http;

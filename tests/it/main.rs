@@ -49,6 +49,8 @@ mod admin_trace;
 #[cfg(all(unix, feature = "cli", feature = "testkit"))]
 mod admin_world;
 mod architecture;
+#[cfg(all(feature = "sealed", feature = "testkit"))]
+mod bond_core;
 #[cfg(all(feature = "bus", feature = "cli"))]
 mod bus_process;
 #[cfg(feature = "testkit")]

@@ -138,6 +138,21 @@ fn originals(name: &str, rng: &mut Rng) -> Vec<Vec<u8>> {
             "http://[::1]:9440/,HTTP://Host.Example:80//".into(),
             "http://xn--bcher-kva.example".into(),
         ],
+        "bond_code" => vec!["AbCd-1234-XyZw".into(), "0a".repeat(32)],
+        "bond_sealed" => vec![
+            json!({ "v": 2, "iv": "0".repeat(24), "encrypted": "ab", "authTag": "1".repeat(32) })
+                .to_string(),
+        ],
+        "bond_packet" => vec![
+            json!({ "type": "chat", "nonce": "a".repeat(32), "timestamp": 1.5, "content": "c" })
+                .to_string(),
+            json!({ "type": "file_transfer", "nonce": "b".repeat(32), "timestamp": 7,
+                    "filename": "a.rs", "content": "\r\n", "message": "", "preview": {} })
+            .to_string(),
+            json!({ "type": "key_confirm", "nonce": "c".repeat(32), "timestamp": 7,
+                    "role": "host", "tag": "d".repeat(64) })
+            .to_string(),
+        ],
         "frame" => return frames(rng),
         "event" | "row" => return payloads(rng),
         other => panic!("no original for {other}"),

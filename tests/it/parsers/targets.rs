@@ -22,6 +22,7 @@ use interlink::types::limit::{
 use interlink::types::route::Route;
 use interlink::types::secret::Secret;
 use interlink::wire::announce::Announcement;
+use interlink::wire::bond::{code, packet, sealed};
 use interlink::wire::envelope::Message;
 use interlink::wire::http::client::{RecvReply, RosterReply, SendReply};
 use interlink::wire::http::{AckRequest, SendRequest};
@@ -49,6 +50,9 @@ pub const ALL: &[(&str, Target)] = &[
     ("row", row),
     ("ids", ids),
     ("relay_urls", relay_urls),
+    ("bond_code", bond_code),
+    ("bond_sealed", bond_sealed),
+    ("bond_packet", bond_packet),
 ];
 
 fn text(data: &[u8]) -> Option<&str> {
@@ -320,4 +324,55 @@ pub fn public_state(data: &[u8]) {
         assert!(session.owners.windows(2).all(|pair| pair[0] < pair[1]));
     }
     let _ = public::failed(text);
+}
+
+/// The code of a sealed session and the ids that relays see.
+pub fn bond_code(data: &[u8]) {
+    let Some(text) = text(data) else { return };
+    if let Ok(code) = text.parse::<code::SessionCode>() {
+        assert_eq!(code.reveal(), text);
+        assert!(!format!("{code:?} {code}").contains(text));
+    }
+    if let Ok(id) = text.parse::<code::RoutingId>() {
+        assert_eq!(id.to_string(), text);
+    }
+    if let Ok(id) = text.parse::<code::PeerId>() {
+        assert_eq!(id.to_string(), text);
+    }
+}
+
+/// The encrypted object of a sealed session.
+pub fn bond_sealed(data: &[u8]) {
+    let Ok(value) = serde_json::from_slice::<serde_json::Value>(data) else {
+        return;
+    };
+    if let Ok(read) = sealed::read(&value) {
+        let written = sealed::write(&read);
+        let again = serde_json::from_str(&written).unwrap();
+        assert_eq!(sealed::read(&again).unwrap(), read);
+        for member in ["iv", "encrypted", "authTag"] {
+            assert_eq!(value[member], again[member]);
+        }
+    }
+}
+
+/// What is inside one.
+pub fn bond_packet(data: &[u8]) {
+    let Some(read) = packet::read(data) else {
+        return;
+    };
+    let (Some(nonce), Some(at)) = (read.nonce, read.timestamp) else {
+        return;
+    };
+    let now = interlink::types::time::UnixMillis(at.abs() as u64);
+    let written = match &read.body {
+        packet::Body::Chat {
+            content: Some(content),
+        } => packet::chat(nonce, now, content).unwrap(),
+        packet::Body::File(Some(file)) => packet::file_transfer(nonce, now, file).unwrap(),
+        _ => return,
+    };
+    let again = packet::read(&written).unwrap();
+    assert_eq!(again.body, read.body);
+    assert_eq!(again.nonce, read.nonce);
 }
