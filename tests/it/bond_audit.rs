@@ -328,3 +328,37 @@ fn records_that_were_compacted_before_they_had_a_line_are_told_of() {
     assert_eq!(tools, expected);
     assert_eq!(all[3].record, None);
 }
+
+#[test]
+fn stores_of_one_identity_that_count_apart_are_told_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let open_at = |name: &str| {
+        let path = dir.path().join(name);
+        let options = OpenOptions::exclusive(Location::File(path.clone()));
+        (Store::<Agent>::open(options, clock(), None).unwrap(), path)
+    };
+    for (name, texts) in [
+        ("agent.redb", 5),
+        ("session-1.redb", 1),
+        ("session-2.redb", 2),
+    ] {
+        let (store, path) = open_at(name);
+        let bond = open(&store);
+        for _ in 0..texts {
+            say(&store, bond);
+        }
+        let log = store.snapshot().unwrap();
+        let audit = AuditFile::of_store(dir.path().to_owned(), &me(1), &path);
+        assert_eq!(
+            audit.catch_up(&log, bond, START).unwrap(),
+            texts + 1,
+            "{name}"
+        );
+        drop(log);
+        store.close();
+    }
+    let (all, _) = read(dir.path());
+    let labels: std::collections::BTreeSet<&str> =
+        all.iter().map(|l| l.identity.as_str()).collect();
+    assert_eq!(labels.len(), 3, "{labels:?}");
+}
