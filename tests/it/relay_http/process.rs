@@ -19,10 +19,16 @@ struct Running {
 
 impl Running {
     fn start(home: &Path) -> Running {
+        Running::on(home, &home.join(".local/state/interlink/bus.redb"))
+    }
+
+    fn on(home: &Path, store: &Path) -> Running {
         let mut child = Command::new(env!("CARGO_BIN_EXE_interlink-bus"))
             .env_clear()
             .env("HOME", home)
             .args(["--addr", "127.0.0.1:0", "--relay-addr", "127.0.0.1:0"])
+            .arg("--db")
+            .arg(store)
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
@@ -131,12 +137,39 @@ fn the_operator_sees_sessions_and_nobody_in_them_and_ends_them() {
         Some(0)
     );
     assert_eq!(answer(home, &["relay"])["sessions"], json!([]));
-    // What a log with relayed sessions says goes out and comes back in.
-    let export = home.join("export.jsonl");
-    let file = export.to_str().unwrap();
-    ok(home, &["export", file]);
     let redacted = ok(home, &["export", "--redact"]);
     assert!(redacted.contains("\"reason\":\"dropped\""), "{redacted}");
+}
+
+#[test]
+fn a_session_goes_on_from_a_backup_an_export_and_a_repaired_file() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    let mut bus = Running::start(home);
+    let mut peer = bus.connect();
+    peer.create(9, 1).is_ok();
+    peer.join(9, 2).is_ok();
+    peer.send(9, 1, &json!("x".repeat(5_000_000))).is_ok();
+    peer.create(8, 1).is_ok();
+    ok(home, &["backup", "copy.redb"]);
+    peer.disconnect(8, 1).is_ok();
+    bus.kill();
+    ok(home, &["verify"]);
+    ok(home, &["export", "out.jsonl"]);
+    ok(home, &["--store", "import.redb", "import", "out.jsonl"]);
+    ok(home, &["compact", "--until", "99", "--yes"]);
+    ok(home, &["repair", "--out", "mended.redb"]);
+    for (file, more) in [
+        ("copy.redb", 200),
+        ("import.redb", 404),
+        ("mended.redb", 404),
+    ] {
+        let bus = Running::on(home, &home.join(file));
+        let mut peer = bus.connect();
+        assert_eq!(peer.poll(9, 2, 0).seqs(), [1], "{file}");
+        assert_eq!(peer.poll(9, 2, 1).seqs(), [2], "{file}");
+        assert_eq!(peer.join(8, 2).0.status, more, "{file}");
+    }
 }
 
 #[test]
