@@ -191,7 +191,7 @@ class Bus:
 class Agent:
     """A channel server driven over newline-delimited JSON-RPC."""
 
-    def __init__(self, lab, program, identity, url, session, name=None, handshake=True, **env):
+    def __init__(self, lab, program, identity, url, session, name=None, handshake=True, flags=(), **env):
         self.session, self.identity = session, identity
         self.stray = []
         self.answers, self.notices, self.last_id = {}, queue.Queue(), 0
@@ -199,7 +199,7 @@ class Agent:
         self.log = open(lab.folder / f"agent-{session}.log", "ab")
         command = [
             program, "--key", str(identity.path), "--peers", str(identity.peers), "--url", url,
-            "--name", name or f"node-{session}", "--session", session,
+            "--name", name or f"node-{session}", "--session", session, *flags,
         ]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log,
