@@ -5,13 +5,14 @@ use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use interlink::agent::bond::audit::{AuditFile, FILE_NAME, files};
 use interlink::domain::audit::{Chain, Fault, Taken, lines};
 use interlink::domain::decide::agent::{Agent, AgentCommand, AgentReply, BondCommand, BondNews};
 use interlink::event::agent::{AgentEvent, BondMode, BondRole};
 use interlink::event::kind::EventKind;
-use interlink::store::{Location, OpenOptions, Store};
+use interlink::store::{Cut, Location, OpenOptions, Store};
 use interlink::testkit::Rng;
 use interlink::testkit::sample_agent::agent_event;
 use interlink::testkit::sample_bond::bond_history;
@@ -292,4 +293,72 @@ fn a_changed_file_does_not_stop_the_record_and_is_still_found() {
         faults.extend(chain.take(line.as_bytes()).err());
     }
     assert_eq!(faults, [(1, Fault::Changed)]);
+}
+
+#[test]
+fn records_that_were_compacted_before_they_had_a_line_are_told_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path());
+    let bond = open(&store);
+    let audit = AuditFile::new(dir.path().to_owned(), &me(1));
+    let write = |seq| {
+        let log = store.snapshot().unwrap();
+        audit.catch_up(&log, seq, START).unwrap()
+    };
+    assert_eq!(write(bond), 1);
+    let compact = || {
+        let folded = store.compact(Cut::ALL, Duration::from_secs(20)).unwrap();
+        assert!(folded.wait().unwrap().records > 0);
+    };
+    // Nothing is lost: what went has its line. The newest record stays.
+    say(&store, bond);
+    assert_eq!(write(bond), 1);
+    compact();
+    say(&store, bond);
+    assert_eq!(write(bond), 1);
+    // A session of which no line tells.
+    let second = open(&store);
+    say(&store, second);
+    compact();
+    assert_eq!(write(second), 1);
+    let (all, _) = read(dir.path());
+    let tools: Vec<_> = all.iter().map(|l| l.tool.as_str()).collect();
+    let said = "bond_message";
+    let expected = ["session_created", said, said, "log_compacted", said];
+    assert_eq!(tools, expected);
+    assert_eq!(all[3].record, None);
+}
+
+#[test]
+fn stores_of_one_identity_that_count_apart_are_told_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let open_at = |name: &str| {
+        let path = dir.path().join(name);
+        let options = OpenOptions::exclusive(Location::File(path.clone()));
+        (Store::<Agent>::open(options, clock(), None).unwrap(), path)
+    };
+    for (name, texts) in [
+        ("agent.redb", 5),
+        ("session-1.redb", 1),
+        ("session-2.redb", 2),
+    ] {
+        let (store, path) = open_at(name);
+        let bond = open(&store);
+        for _ in 0..texts {
+            say(&store, bond);
+        }
+        let log = store.snapshot().unwrap();
+        let audit = AuditFile::of_store(dir.path().to_owned(), &me(1), &path);
+        assert_eq!(
+            audit.catch_up(&log, bond, START).unwrap(),
+            texts + 1,
+            "{name}"
+        );
+        drop(log);
+        store.close();
+    }
+    let (all, _) = read(dir.path());
+    let labels: std::collections::BTreeSet<&str> =
+        all.iter().map(|l| l.identity.as_str()).collect();
+    assert_eq!(labels.len(), 3, "{labels:?}");
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use interlink::agent::bond::books::BondBooks;
 use interlink::agent::bond::page::{Beside, Page};
+use interlink::agent::bond::scribe::Scribe;
 use interlink::agent::ledger::{Ledger, LedgerError};
 use interlink::domain::decide::agent::{Agent, AgentRefusal, BondRefusal};
 use interlink::domain::machine::bond::{
@@ -237,4 +238,47 @@ async fn a_relay_that_is_gone_is_on_record_once_a_minute() {
     assert_eq!(events[0].1["bond"], Value::Null);
     assert_eq!(events[0].1["reason"], "refused_503");
     assert_eq!(events[2].1["bond"], 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_goes_on_while_its_record_is_written_and_a_flood_is_few_records() {
+    let dir = tempfile::tempdir().unwrap();
+    let desk = Desk::new(dir.path());
+    let scribe = Scribe::start(desk.page.books().clone());
+    let put = |row| scribe.row(BondMode::Own, row, Beside::default());
+    let routing = "00112233445566".to_owned();
+    put(Row::SessionJoined { routing });
+    for _ in 0..20_000 {
+        let reason = Dropped::Undecryptable;
+        put(Row::PacketDropped { reason });
+    }
+    // A decision waits for the offer before it, however much is written first.
+    let (id, row) = offer(1);
+    let decided = loop {
+        put(row.clone());
+        let by = DecidedBy::Tool;
+        match scribe.decide(&id, [1; 32], Verdict::Declined, by).await {
+            // There was no room for the offer.
+            Err(LedgerError::Refused(_)) => {}
+            decided => break decided,
+        }
+    };
+    decided.unwrap();
+    scribe.placed(id, "/in/a".to_owned(), 5);
+    scribe.failed("bond_send", "not connected");
+    scribe.close().await;
+    let events = desk.events();
+    let of = |kind: &'static str| events.iter().filter(move |(k, _)| *k == kind);
+    let told: u64 = of("bond_dropped")
+        .map(|(_, e)| e["count"].as_u64().unwrap())
+        .sum();
+    let spare = 16;
+    assert!((20_000..20_000 + spare).contains(&told), "{told}");
+    assert!(events.len() < 200, "{}", events.len());
+    assert_eq!(of("bond_decided").count(), 1);
+    // Nobody accepted it.
+    assert_eq!(of("bond_file_placed").count(), 0);
+    assert_eq!(of("bond_failed").count(), 1);
+    let (kind, last) = events.last().unwrap();
+    assert_eq!((*kind, &last["end"]), ("bond_ended", &"quit".into()));
 }

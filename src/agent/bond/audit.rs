@@ -112,6 +112,16 @@ impl AuditFile {
         }
     }
 
+    /// The same for an identity with several stores (`--store-mode exclusive`): each of them counts its
+    /// own records.
+    #[must_use]
+    pub fn of_store(folder: PathBuf, me: &PublicKey, store: &Path) -> AuditFile {
+        AuditFile {
+            identity: label(me.fingerprint().as_str(), store),
+            ..AuditFile::new(folder, me)
+        }
+    }
+
     /// Where it is.
     #[must_use]
     pub fn path(&self) -> PathBuf {
@@ -290,6 +300,16 @@ impl AuditFile {
         known.file = FileId::of(&file.metadata()?);
         known.offset = line.len() as u64;
         Ok(())
+    }
+}
+
+/// How lines name who wrote them: by the fingerprint, and where the store is not the identity's common one
+/// also by the store's name.
+#[must_use]
+pub fn label(fingerprint: &str, store: &Path) -> String {
+    match store.file_stem().and_then(|stem| stem.to_str()) {
+        Some("agent") | None => fingerprint.to_owned(),
+        Some(stem) => format!("{fingerprint}/{stem}"),
     }
 }
 

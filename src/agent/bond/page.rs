@@ -120,6 +120,15 @@ impl Page {
         }
     }
 
+    /// Records so many rows `PacketDropped` with one reason as one.
+    ///
+    /// # Errors
+    ///
+    /// [`LedgerError`].
+    pub async fn dropped(&self, reason: Dropped, count: u32) -> Result<(), LedgerError> {
+        self.tell(drops(reason, count)).await.map(|_| ())
+    }
+
     /// Records a decision about an offered file, before it is carried out. `None`: it was decided so
     /// before.
     ///
@@ -233,12 +242,7 @@ impl Page {
                 },
                 peer: prefix(from),
             }),
-            Row::PacketDropped { reason } => Some(BondNews::Dropped {
-                what: kind(*reason),
-                reason: reason.name().to_owned(),
-                count: 1,
-                peer: None,
-            }),
+            Row::PacketDropped { reason } => Some(drops(*reason, 1)),
             Row::GapDetected { missed } => Some(BondNews::Gap { missed: *missed }),
             Row::SessionAborted { reason } => ended(BondEnd::Aborted, reason.name()),
             Row::SessionEnded { reason } => match reason {
@@ -263,6 +267,16 @@ impl Page {
 /// A count that is never that large.
 fn short(n: u64) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
+}
+
+/// So many drops for one reason.
+fn drops(reason: Dropped, count: u32) -> BondNews {
+    BondNews::Dropped {
+        what: kind(reason),
+        reason: reason.name().to_owned(),
+        count,
+        peer: None,
+    }
 }
 
 const fn kind(dropped: Dropped) -> DropKind {

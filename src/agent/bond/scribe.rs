@@ -14,7 +14,7 @@ use super::books::BondBooks;
 use super::page::{Beside, Page};
 use crate::agent::ledger::LedgerError;
 use crate::domain::decide::agent::BondNews;
-use crate::domain::machine::bond::{OfferId, Row};
+use crate::domain::machine::bond::{Dropped, OfferId, Row};
 use crate::event::agent::{BondMode, DecidedBy, DropKind, Verdict};
 use crate::types::seq::Seq;
 
@@ -128,6 +128,14 @@ impl Scribe {
     }
 }
 
+/// Why a packet was dropped, where a row says that one was.
+const fn dropped(row: &Row) -> Option<Dropped> {
+    match row {
+        Row::PacketDropped { reason } => Some(*reason),
+        _ => None,
+    }
+}
+
 struct Writer {
     books: BondBooks,
     page: Option<Page>,
@@ -137,9 +145,18 @@ struct Writer {
 
 impl Writer {
     async fn run(mut self, mut tasks: mpsc::Receiver<Task>) {
-        while let Some(task) = tasks.recv().await {
+        let mut next = None;
+        loop {
+            let task = match next.take() {
+                Some(task) => Some(task),
+                None => tasks.recv().await,
+            };
+            let Some(task) = task else { return };
             let done = match task {
-                Task::Row(mode, row, beside) => self.row(mode, &row, &beside).await,
+                Task::Row(mode, row, beside) => match dropped(&row) {
+                    Some(reason) => self.drops(reason, &mut tasks, &mut next).await,
+                    None => self.row(mode, &row, &beside).await,
+                },
                 Task::Failed(call, reason) => {
                     let bond = self.page.as_ref().and_then(Page::bond);
                     self.books.failed(bond, &call, &reason).await
@@ -166,9 +183,14 @@ impl Writer {
                         Some(page) => page.quit().await,
                         None => Ok(()),
                     };
+                    let done = self.own_up().await.and(done);
                     let _ = answer.send(());
                     done
                 }
+            };
+            let done = match done {
+                Ok(()) => self.own_up().await,
+                failed => failed,
             };
             if let Err(e) = done {
                 tracing::warn!("a sealed session is not on record: {e}");
@@ -195,16 +217,50 @@ impl Writer {
                 oldest.map(|id| self.offers.remove(&id));
             }
         }
-        let count = self.left_out.swap(0, Ordering::Relaxed);
-        if let (1.., Some(bond)) = (count, page.bond()) {
-            let news = BondNews::Dropped {
-                what: DropKind::Other,
-                reason: "not_recorded_one_by_one".to_owned(),
-                count,
-                peer: None,
-            };
-            self.books.tell(bond, news).await?;
-        }
         Ok(())
+    }
+
+    /// As many drops for one reason as wait one behind the other: what a relay sends by the hundred is
+    /// one record.
+    async fn drops(
+        &self,
+        reason: Dropped,
+        tasks: &mut mpsc::Receiver<Task>,
+        next: &mut Option<Task>,
+    ) -> Result<(), LedgerError> {
+        let mut count = 1u32;
+        while let Ok(task) = tasks.try_recv() {
+            match &task {
+                Task::Row(_, row, _) if dropped(row) == Some(reason) => {
+                    count = count.saturating_add(1);
+                }
+                _ => {
+                    *next = Some(task);
+                    break;
+                }
+            }
+        }
+        match &self.page {
+            Some(page) => page.dropped(reason, count).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Tells how many rows were left out, once there is a session to tell it of.
+    async fn own_up(&self) -> Result<(), LedgerError> {
+        let Some(bond) = self.page.as_ref().and_then(Page::bond) else {
+            return Ok(());
+        };
+        let count = self.left_out.swap(0, Ordering::Relaxed);
+        if count == 0 {
+            return Ok(());
+        }
+        let news = BondNews::Dropped {
+            what: DropKind::Other,
+            reason: "not_recorded_one_by_one".to_owned(),
+            count,
+            peer: None,
+        };
+        self.books.tell(bond, news).await.map(|_| ())
     }
 }

@@ -1,7 +1,7 @@
 //! `audit.log`: what happened in sealed sessions, one line of JSON each, chained by hashes.
 //!
 //! The lines are a view of the log's events ([`lines`]): the log decides what happened, the file lets
-//! anybody read it without a tool, and shows when somebody changed it ([`chain`]). Members `timestamp`,
+//! anybody read it without a tool, and shows when somebody changed it ([`Chain`]). Members `timestamp`,
 //! `tool`, `source`, `params` and `pid` are those of the public Covalent Bond client, whose file may be
 //! the same one. What is added: `identity` (fingerprint of the key that writes), `seq` (number of the
 //! line), `record` (position of the event in the log of that identity), `prev` and `hash`.

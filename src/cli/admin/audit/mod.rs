@@ -3,6 +3,7 @@
 mod proof;
 mod tail;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 pub(super) use proof::Proofs;
@@ -16,7 +17,7 @@ use super::file::FileReader;
 use super::locate::{self, Access, Target};
 use super::print::{Printer, Shown, Style};
 use super::{DIFFERS, interrupt};
-use crate::agent::bond::audit::files;
+use crate::agent::bond::audit::{files, label};
 use crate::domain::audit::Line;
 use crate::event::kind::StoreKind;
 use tail::Tail;
@@ -161,16 +162,18 @@ fn places(args: &Args, store: Option<&Path>) -> Result<Vec<Place>, AdminError> {
             folder,
             stores: agents,
         }],
-        None => agents
-            .into_iter()
-            .filter_map(|path| {
-                let folder = path.parent()?.to_owned();
-                Some(Place {
-                    folder,
-                    stores: vec![path],
-                })
-            })
-            .collect(),
+        None => {
+            let mut folders: BTreeMap<PathBuf, Vec<PathBuf>> = BTreeMap::new();
+            for store in agents {
+                if let Some(folder) = store.parent() {
+                    folders.entry(folder.to_owned()).or_default().push(store);
+                }
+            }
+            let places = folders.into_iter();
+            places
+                .map(|(folder, stores)| Place { folder, stores })
+                .collect()
+        }
     };
     if places.is_empty() {
         let wanted = super::reader::owner(StoreKind::Agent);
@@ -200,7 +203,18 @@ pub(super) fn reader(path: &Path) -> Result<FileReader, AdminError> {
     FileReader::open(path)
 }
 
-/// Whether a line is one of an identity whose store this is.
+/// Whether a line is one of the identity whose store this is, and of that store.
 fn is_of(line: &Line, store: &Path) -> bool {
-    locate::identity_of(store).is_none_or(|key| key.fingerprint().to_string() == line.identity)
+    let (who, of) = match line.identity.split_once('/') {
+        Some((who, of)) => (who, Some(of)),
+        None => (line.identity.as_str(), None),
+    };
+    let key = locate::identity_of(store);
+    if key.is_some_and(|key| key.fingerprint().as_str() != who) {
+        return false;
+    }
+    of.map_or_else(
+        || label(who, store) == who,
+        |_| label(who, store) == line.identity,
+    )
 }
