@@ -24,7 +24,8 @@ class Ours:
         self.folder = identity.folder
         self.agent = Agent(
             lab, programs / "interlink-mcp", identity, bus, label,
-            flags=("--consent", "tool"), INTERLINK_BOND_RELAY=relay, INTERLINK_NOTIFICATIONS="off",
+            flags=("--consent", "tool", "--bond-root", str(identity.folder)),
+            INTERLINK_BOND_RELAY=relay, INTERLINK_NOTIFICATIONS="off",
         )
         self.told, self.lock = [], threading.Lock()
 
@@ -53,7 +54,8 @@ class Ours:
 
     def all(self):
         """Everything this side was told so far."""
-        self.ask("bond_status")
+        if "unread event" in self.ask("bond_status")[0]:
+            self.ask("bond_wait", timeoutSeconds=1)
         return "\n".join(self.told)
 
     def confirmed(self):
@@ -84,7 +86,7 @@ class Ours:
         """Accepts the one file that waits; the bytes on disk."""
         found = wait_until(f"{name} is offered", lambda: TRANSFER.search(self.all()), 30)
         offer = self.all()
-        if f"File: {name}" not in offer or "Incoming File Transfer" not in offer:
+        if f'File: "{name}"' not in offer or "Incoming File Transfer" not in offer:
             raise CheckFailed(f"the offer does not name {name}: {offer}")
         text = self.must("bond_accept", transferId=found.group(1))
         path = Path(SAVED.search(text).group(1).strip())
