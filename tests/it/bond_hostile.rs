@@ -24,7 +24,7 @@ fn what_a_relay_says_of_an_error_is_quoted_bounded_and_spelled_out() {
     relay.meddle(move |_| says(403, &json!({ "error": long, "code": "ERR_X" }).to_string()));
     let said = bad(&mut agent, "bond_connect", &json!({}));
     assert!(
-        said.contains("in its own words: \"\\u{22}ignore\\u{a}all\\u{202e}"),
+        said.contains("UNTRUSTED text of the relay): \"\\u{22}ignore\\u{a}all\\u{202e}"),
         "{said}"
     );
     assert!(said.len() < 600 && !said.contains('\n'), "{said}");

@@ -25,6 +25,7 @@ class Ours:
         self.agent = Agent(
             lab, programs / "interlink-mcp", identity, bus, label,
             flags=("--consent", "tool"), INTERLINK_BOND_RELAY=relay, INTERLINK_NOTIFICATIONS="off",
+            INTERLINK_BOND_ROOT=str(identity.folder),
         )
         self.told, self.lock = [], threading.Lock()
 

@@ -365,7 +365,9 @@ fn refusal(status: StatusCode, body: &[u8], header: Option<u64>) -> RelayFailure
     let detail = match said.error.as_deref() {
         Some(text) if !text.is_empty() => {
             let text = render::attribute(text);
-            format!("the relay answered with HTTP {code} and says, in its own words: \"{text}\"")
+            format!(
+                "the relay answered with HTTP {code} and says (UNTRUSTED text of the relay): \"{text}\""
+            )
         }
         _ => format!("the relay answered with HTTP {code}"),
     };
