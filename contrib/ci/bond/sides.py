@@ -86,7 +86,7 @@ class Ours:
         """Accepts the one file that waits; the bytes on disk."""
         found = wait_until(f"{name} is offered", lambda: TRANSFER.search(self.all()), 30)
         offer = self.all()
-        if f'File: "{name}"' not in offer or "Incoming File Transfer" not in offer:
+        if f"File: {name}" not in offer or "Incoming File Transfer" not in offer:
             raise CheckFailed(f"the offer does not name {name}: {offer}")
         text = self.must("bond_accept", transferId=found.group(1))
         path = Path(SAVED.search(text).group(1).strip())
