@@ -86,6 +86,11 @@ impl Confirmation {
     pub(super) const fn taken(&self) -> bool {
         self.tries > 0
     }
+
+    /// The peer has it, whatever the relay answered: it speaks as one who is sure of us.
+    pub(super) fn had_effect(&mut self) {
+        self.tries = self.tries.max(1);
+    }
 }
 
 /// What was told once and need not be told again.
@@ -96,6 +101,7 @@ pub(super) struct Said {
     pub(super) push: bool,
     pub(super) reflection: bool,
     pub(super) second_joiner: bool,
+    pub(super) confirmed: bool,
 }
 
 /// One session, from its code to its goodbye.
@@ -367,11 +373,11 @@ impl Session {
             self.confirmation.due = self.role == Role::Guest && self.phase == Phase::Keyed;
             let doubled = CONFIRM_AGAIN_MS << self.confirmation.tries.min(3);
             self.confirmation.not_before = now.plus(doubled.min(MAX_CONFIRM_WAIT_MS));
-            if self.role == Role::Host && !self.confirmation.taken() {
-                out.push(Action::Tell(Happening::Confirmed { verification: None }));
-            }
             self.confirmation.tries = self.confirmation.tries.saturating_add(1);
             self.alive = now;
+            if self.phase == Phase::Confirmed {
+                self.tell_confirmed(out);
+            }
             return;
         }
         if let Some(outgoing) = self.outgoing.take_if(|outgoing| outgoing.ticket == ticket) {
