@@ -51,6 +51,8 @@ mod admin_world;
 mod architecture;
 #[cfg(all(feature = "sealed", feature = "testkit"))]
 mod bond_core;
+#[cfg(all(feature = "sealed", feature = "testkit"))]
+mod bond_own;
 #[cfg(all(feature = "bus", feature = "cli"))]
 mod bus_process;
 #[cfg(feature = "testkit")]

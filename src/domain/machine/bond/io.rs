@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::own::{OwnAction, OwnHappening, OwnInput};
 use crate::crypto::agree::AgreementPublic;
 use crate::wire::bond::Role;
 use crate::wire::bond::code::{PeerId, RoutingId};
@@ -49,6 +50,8 @@ pub enum Input {
     End,
     /// Time has passed. The driver's heartbeat: expiry, re-sending and the next poll come of it.
     Tick,
+    /// What only our own mode understands.
+    Own(OwnInput),
 }
 
 /// An answer of a relay to a poll.
@@ -169,6 +172,8 @@ pub enum Action {
     Tell(Happening),
     /// Put on record.
     Record(Row),
+    /// What only our own mode asks for.
+    Own(OwnAction),
 }
 
 /// What a post carries.
@@ -301,6 +306,8 @@ pub enum Happening {
     },
     /// The user ended the session.
     Ended,
+    /// What only our own mode has.
+    Own(OwnHappening),
 }
 
 /// Why a session was given up.

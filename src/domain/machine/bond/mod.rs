@@ -10,9 +10,13 @@
 //! - [`track`]: which of the relay's positions were seen, and what is missing
 //! - [`offers`]: files that wait for consent
 //! - [`session`]: the machine
+//! - [`own`]: the machine of our own mode
+//! - [`machine`]: what a driver needs of either
 
 pub mod io;
+pub mod machine;
 pub mod offers;
+pub mod own;
 mod receive;
 pub mod replay;
 mod send;
@@ -24,7 +28,9 @@ pub use io::{
     AbortReason, Action, Carries, Delivery, Dropped, Ending, Failure, Happening, Input, OfferId,
     OutgoingFile, Polled, Refusal, RelayOddity, Request, Row, Ticket,
 };
+pub use machine::Machine;
 pub use offers::Offer;
+pub use own::{LocalFile, OwnAction, OwnHappening, OwnInput, OwnSession, TransferFailure};
 pub use send::SendError;
 pub use session::{Phase, Policy, Session, StepError};
 
