@@ -5,11 +5,13 @@
 //! - [`sealed`]: the encrypted object that a relay carries without understanding it
 //! - [`packet`]: what is inside
 //!
-//! Our own mode (`schema/bond-own.md`) has a code and an envelope of its own: [`own_code`], [`own`].
+//! Our own mode (`schema/bond-own.md`) has a code and an envelope of its own: [`own_code`], [`own`];
+//! [`identity`] is what identities sign there.
 //!
 //! The readers take any bytes and never panic; everything they return is bounded.
 
 pub mod code;
+pub mod identity;
 pub mod own;
 pub mod own_code;
 pub mod packet;

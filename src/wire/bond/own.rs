@@ -2,7 +2,7 @@
 //! (`schema/bond-own.md`).
 //!
 //! ```text
-//! {"i":1,"from":"host","hello":{"e":64 digits,"c":64 digits}}
+//! {"i":1,"from":"host","hello":{"e":64 digits,"c":64 digits,"s":128 digits or absent}}
 //! {"i":1,"from":"host","refused":true}
 //! {"i":1,"from":"host","r":[["d",0,"base64url"],["c",7,"base64url"]]}
 //! ```
@@ -54,6 +54,8 @@ pub struct Hello {
     pub ephemeral: [u8; 32],
     /// The proof.
     pub confirmation: [u8; 32],
+    /// The sender's identity vouches for it; only in sessions that are keyed by identities.
+    pub signature: Option<[u8; 64]>,
 }
 
 /// The two streams of records of one direction.
@@ -100,8 +102,12 @@ pub fn read(payload: &Value) -> Option<Message> {
     };
     let body = if let Some(hello) = payload.get("hello") {
         Body::Hello(Hello {
-            ephemeral: hex32(hello.get("e")?)?,
-            confirmation: hex32(hello.get("c")?)?,
+            ephemeral: hex(hello.get("e")?)?,
+            confirmation: hex(hello.get("c")?)?,
+            signature: match hello.get("s") {
+                Some(signature) => Some(hex(signature)?),
+                None => None,
+            },
         })
     } else if let Some(records) = payload.get("r") {
         let records = records.as_array().filter(|all| all.len() <= MAX_RECORDS)?;
@@ -131,7 +137,7 @@ fn record(value: &Value) -> Option<Record> {
     })
 }
 
-fn hex32(value: &Value) -> Option<[u8; 32]> {
+fn hex<const N: usize>(value: &Value) -> Option<[u8; N]> {
     let bytes = HEXLOWER.decode(value.as_str()?.as_bytes()).ok()?;
     bytes.try_into().ok()
 }
@@ -139,15 +145,14 @@ fn hex32(value: &Value) -> Option<[u8; 32]> {
 /// Writes a proof.
 #[must_use]
 pub fn write_hello(from: Role, hello: &Hello) -> String {
-    json!({
-        "i": VERSION,
-        "from": from.word(),
-        "hello": {
-            "e": HEXLOWER.encode(&hello.ephemeral),
-            "c": HEXLOWER.encode(&hello.confirmation),
-        },
-    })
-    .to_string()
+    let mut told = json!({
+        "e": HEXLOWER.encode(&hello.ephemeral),
+        "c": HEXLOWER.encode(&hello.confirmation),
+    });
+    if let (Some(signature), Some(told)) = (&hello.signature, told.as_object_mut()) {
+        told.insert("s".to_owned(), HEXLOWER.encode(signature).into());
+    }
+    json!({ "i": VERSION, "from": from.word(), "hello": told }).to_string()
 }
 
 /// Writes that the sender gave up.
@@ -189,6 +194,11 @@ mod tests {
         let hello = Hello {
             ephemeral: [7; 32],
             confirmation: [9; 32],
+            signature: None,
+        };
+        let signed = Hello {
+            signature: Some([5; 64]),
+            ..hello
         };
         let records = vec![
             Record {
@@ -204,6 +214,7 @@ mod tests {
         ];
         for (text, body) in [
             (write_hello(Role::Guest, &hello), Body::Hello(hello)),
+            (write_hello(Role::Guest, &signed), Body::Hello(signed)),
             (write_refused(Role::Guest), Body::Refused),
             (
                 write_records(Role::Guest, &records),
@@ -222,6 +233,10 @@ mod tests {
             r#"{{"i":1,"from":"host","r":[{}["d",0,""]]}}"#,
             r#"["d",0,""],"#.repeat(MAX_RECORDS)
         );
+        let bad_signature = format!(
+            r#"{{"i":1,"from":"host","hello":{{"e":"{0}","c":"{0}","s":"{0}"}}}}"#,
+            "00".repeat(32)
+        );
         for text in [
             "null",
             "[]",
@@ -238,6 +253,7 @@ mod tests {
             r#"{"i":1,"from":"host","r":[["d",0,"AB"]]}"#,
             r#"{"i":1,"from":"host","r":[["d",0]]}"#,
             r#"{"i":1,"from":"host","hello":{"e":"00","c":"00"}}"#,
+            bad_signature.as_str(),
             many.as_str(),
         ] {
             assert_eq!(back(text), None, "{text}");

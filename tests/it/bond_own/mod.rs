@@ -4,5 +4,6 @@
 mod files;
 mod hostile;
 mod lossy;
+mod pinned;
 mod session;
 mod world;

@@ -8,6 +8,7 @@ use interlink::domain::machine::bond::{
     OwnInput, OwnSession, Phase, Policy, Polled, Request, Role, Row,
 };
 use interlink::testkit::{Rng, SeededEntropy};
+use interlink::types::entropy::Entropy;
 use interlink::types::time::UnixMillis;
 use interlink::wire::bond::code::PeerId;
 use interlink::wire::bond::own_code::OwnCode;
@@ -51,6 +52,9 @@ impl Room {
         });
     }
 }
+
+/// A session and what it wants first.
+pub(crate) type Opened = (OwnSession, Vec<Action>);
 
 /// A way to change what the relay hands on: the receiver's side, and the message.
 pub(crate) type Meddle = Box<dyn FnMut(usize, &mut Delivery)>;
@@ -96,8 +100,24 @@ pub(crate) fn policy() -> Policy {
 }
 
 impl World {
-    /// Both have opened; the relay knows both.
+    /// Both have opened with a code; the relay knows both.
     pub(crate) fn open(seed: u64, host: &str, guest: &str) -> World {
+        let with = |code: &str| {
+            let code: OwnCode = code.parse().expect("a code");
+            move |role, world: &World| {
+                OwnSession::open(role, &code, policy(), world.now, &world.entropy)
+                    .expect("randomness")
+            }
+        };
+        World::open_with(seed, with(host), with(guest))
+    }
+
+    /// Both have opened somehow.
+    pub(crate) fn open_with(
+        seed: u64,
+        host: impl Fn(Role, &World) -> Opened,
+        guest: impl Fn(Role, &World) -> Opened,
+    ) -> World {
         let mut world = World {
             now: T0,
             entropy: SeededEntropy::new(seed),
@@ -117,19 +137,20 @@ impl World {
             posts: [0; 2],
             posts_before_proof: Default::default(),
         };
-        for (side, (role, code)) in [(Role::Host, host), (Role::Guest, guest)]
-            .into_iter()
-            .enumerate()
-        {
-            let code: OwnCode = code.parse().expect("a code");
-            let (session, actions) =
-                OwnSession::open(role, &code, policy(), world.now, &world.entropy)
-                    .expect("randomness");
+        for (side, role) in [Role::Host, Role::Guest].into_iter().enumerate() {
+            let (session, actions) = match role {
+                Role::Host => host(role, &world),
+                Role::Guest => guest(role, &world),
+            };
             world.sides.push(session);
             world.todo[side].extend(actions);
             world.work(side);
         }
         world
+    }
+
+    pub(crate) fn entropy(&self) -> &dyn Entropy {
+        &self.entropy
     }
 
     /// Both have proven themselves over an honest relay.

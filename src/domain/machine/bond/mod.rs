@@ -30,7 +30,7 @@ pub use io::{
 };
 pub use machine::Machine;
 pub use offers::Offer;
-pub use own::{LocalFile, OwnAction, OwnHappening, OwnInput, OwnSession, TransferFailure};
+pub use own::{LocalFile, OwnAction, OwnHappening, OwnInput, OwnSession, Pinned, TransferFailure};
 pub use send::SendError;
 pub use session::{Phase, Policy, Session, StepError};
 

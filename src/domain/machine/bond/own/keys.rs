@@ -136,6 +136,7 @@ pub(super) struct Keys {
     session: [u8; 32],
     route: Secret<[u8; 32]>,
     words: [u8; 6],
+    binding: [u8; 32],
     pub(super) send_data: Chain,
     pub(super) send_control: Chain,
     pub(super) receive_data: Chain,
@@ -156,6 +157,7 @@ impl Keys {
             session,
             route: derive(b"interlink-1 route"),
             words,
+            binding: *derive(b"interlink-1 binding").expose(),
             send_data: chain(role, Lane::Data),
             send_control: chain(role, Lane::Control),
             receive_data: chain(role.other(), Lane::Data),
@@ -168,6 +170,11 @@ impl Keys {
         let mut info = b"interlink-1 link".to_vec();
         info.extend_from_slice(&generation.to_be_bytes());
         *kdf::hkdf_sha256(&self.session, self.route.expose(), &info).expose()
+    }
+
+    /// What statements about this session are bound to.
+    pub(super) const fn binding(&self) -> [u8; 32] {
+        self.binding
     }
 
     /// Of what both sides may compare aloud.

@@ -29,6 +29,7 @@ mod send;
 pub mod session;
 mod stream;
 
+pub use handshake::Pinned;
 pub use io::{LocalFile, OwnAction, OwnHappening, OwnInput, TransferFailure};
 pub use session::OwnSession;
 

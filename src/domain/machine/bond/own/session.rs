@@ -9,7 +9,7 @@ use super::super::session::{Phase, Policy, StepError};
 use super::super::track::Track;
 use super::super::{CONFIRM_AGAIN_MS, SESSION_TTL_MS};
 use super::files::{Arrival, Files, Source};
-use super::handshake::{Met, Start};
+use super::handshake::{Met, Pinned, Start};
 use super::io::{OwnAction, OwnHappening, OwnInput, TransferFailure};
 use super::keys::Keys;
 use super::link::Link;
@@ -115,10 +115,38 @@ impl OwnSession {
         now: UnixMillis,
         entropy: &dyn Entropy,
     ) -> Result<(OwnSession, Vec<Action>), EntropyError> {
-        let start = Start::new(role, code, entropy)?;
+        let start = Start::with_code(role, code, entropy)?;
+        OwnSession::begin(role, code.routing(), start, policy, now, entropy)
+    }
+
+    /// Starts a session between two identities that have pinned each other: no code, and nobody
+    /// else gets in. `routing` is random and known to both; it need not be secret.
+    ///
+    /// # Errors
+    ///
+    /// When there is no randomness to be had.
+    pub fn open_pinned(
+        role: Role,
+        routing: RoutingId,
+        pinned: Pinned,
+        policy: Policy,
+        now: UnixMillis,
+        entropy: &dyn Entropy,
+    ) -> Result<(OwnSession, Vec<Action>), EntropyError> {
+        let start = Start::with_identities(role, routing, pinned, entropy)?;
+        OwnSession::begin(role, routing, start, policy, now, entropy)
+    }
+
+    fn begin(
+        role: Role,
+        routing: RoutingId,
+        start: Start,
+        policy: Policy,
+        now: UnixMillis,
+        entropy: &dyn Entropy,
+    ) -> Result<(OwnSession, Vec<Action>), EntropyError> {
         let me = PeerId::generate(entropy)?;
-        let key = AgreementPublic::from_bytes(*start.element());
-        let (routing, peer) = (code.routing(), me);
+        let (key, peer) = (AgreementPublic::from_bytes(*start.element()), me);
         let ask = match role {
             Role::Host => Action::Create { routing, key, peer },
             Role::Guest => Action::Join { routing, key, peer },
@@ -226,6 +254,13 @@ impl OwnSession {
     #[must_use]
     pub fn offer(&self, id: &OfferId) -> Option<&Offer> {
         self.offers.get(id)
+    }
+
+    /// What both sides of a confirmed session know and nobody else: to be signed by whoever wants to
+    /// say who it is, here and nowhere else.
+    #[must_use]
+    pub fn binding(&self) -> Option<[u8; 32]> {
+        self.keys.as_ref().map(Keys::binding)
     }
 
     /// Chats and files of ours that the peer has not acknowledged.
