@@ -31,6 +31,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value};
 
+#[cfg(feature = "cli")]
+pub(crate) use self::disk::digest;
 pub(crate) use self::disk::full_path;
 pub use self::error::PeersFileError;
 

@@ -38,7 +38,8 @@ impl SealKey {
     }
 
     fn cipher(&self) -> Aes256Gcm {
-        Aes256Gcm::new(&Key::<Aes256Gcm>::from(*self.0.expose()))
+        // By reference: a copy of the key would not be erased.
+        Aes256Gcm::new(<&Key<Aes256Gcm>>::from(self.0.expose()))
     }
 }
 

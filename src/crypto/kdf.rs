@@ -13,7 +13,7 @@
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::{Digest as _, Sha256};
-use zeroize::ZeroizeOnDrop;
+use zeroize::{Zeroize as _, ZeroizeOnDrop};
 
 use crate::crypto::aead::SealKey;
 use crate::crypto::agree::{AgreementPublic, SharedSecret};
@@ -116,7 +116,13 @@ pub fn hkdf_sha256(salt: &[u8], ikm: &[u8], info: &[u8]) -> Secret<[u8; 32]> {
 /// HMAC with SHA-256 over the parts, one after the other (RFC 2104).
 #[must_use]
 pub fn hmac_sha256(key: &[u8; 32], parts: &[&[u8]]) -> [u8; 32] {
-    let mut mac = Hmac::<Sha256>::new(&(*key).into_block());
+    // A short key is padded with zeros to a block (RFC 2104 section 2).
+    let mut block = hmac::digest::Key::<Hmac<Sha256>>::default();
+    for (to, from) in block.iter_mut().zip(key) {
+        *to = *from;
+    }
+    let mut mac = Hmac::<Sha256>::new(&block);
+    block.iter_mut().zeroize();
     for part in parts {
         mac.update(part);
     }
@@ -134,19 +140,4 @@ pub fn same(a: &[u8], b: &[u8]) -> bool {
         std::hint::black_box(all | (x ^ y))
     });
     std::hint::black_box(differences) == 0
-}
-
-/// HMAC's key block: a short key is padded with zeros (RFC 2104 section 2).
-trait IntoBlock {
-    fn into_block(self) -> hmac::digest::Key<Hmac<Sha256>>;
-}
-
-impl IntoBlock for [u8; 32] {
-    fn into_block(self) -> hmac::digest::Key<Hmac<Sha256>> {
-        let mut block = hmac::digest::Key::<Hmac<Sha256>>::default();
-        for (to, from) in block.iter_mut().zip(self) {
-            *to = from;
-        }
-        block
-    }
 }

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use super::guard::ENGINE_STOPPED;
 use crate::domain::tables::TableError;
 use crate::event::DecodeRecordError;
 use crate::types::seq::Seq;
@@ -171,6 +172,22 @@ pub enum ReadError {
     Closed,
 }
 
+impl ReadError {
+    /// Whether what is there is wrong, and reading it once more would not help.
+    #[must_use]
+    pub fn is_damage(&self) -> bool {
+        match self {
+            ReadError::Record(_) => true,
+            ReadError::Table(e) => !matches!(
+                e,
+                TableError::Backend(_) | TableError::Encode { .. } | TableError::NoSuchTable { .. }
+            ),
+            ReadError::Engine { reason } => reason.starts_with(ENGINE_STOPPED),
+            ReadError::Compacted { .. } | ReadError::Closed => false,
+        }
+    }
+}
+
 /// Engine errors are reported by text: which of them are fatal is decided where they occur.
 pub(super) fn engine(e: impl std::fmt::Display) -> ReadError {
     ReadError::Engine {
@@ -181,4 +198,20 @@ pub(super) fn engine(e: impl std::fmt::Display) -> ReadError {
 /// Wraps an engine error for the row traits.
 pub(super) fn backend(e: impl std::error::Error + Send + Sync + 'static) -> TableError {
     TableError::Backend(Box::new(e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn damage_is_told_from_a_disk_that_fails() {
+        let stopped = engine(format!("{ENGINE_STOPPED}: page 7"));
+        let row = ReadError::Table(TableError::Key { table: "pending" });
+        assert!(stopped.is_damage() && row.is_damage());
+        let failed = ReadError::Table(backend(io::Error::other("the disk")));
+        for other in [engine("I/O error"), failed, ReadError::Closed] {
+            assert!(!other.is_damage(), "{other}");
+        }
+    }
 }

@@ -8,6 +8,9 @@ use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 
+/// How the text begins that a panic becomes.
+pub(super) const ENGINE_STOPPED: &str = "the storage engine stopped";
+
 thread_local! {
     /// How many calls into the engine are on this thread's stack.
     static INSIDE: Cell<u32> = const { Cell::new(0) };
@@ -45,7 +48,7 @@ fn panic_text(panic: &(dyn Any + Send)) -> String {
         .map(|s| (*s).to_owned())
         .or_else(|| panic.downcast_ref::<String>().cloned());
     format!(
-        "the storage engine stopped: {}",
+        "{ENGINE_STOPPED}: {}",
         said.as_deref().unwrap_or("no reason given")
     )
 }

@@ -41,11 +41,41 @@ impl OwnerHint {
     }
 }
 
-/// The process that wrote the hint last.
+/// The process that wrote the hint last, if it lives.
 pub(super) fn read(store: &Path) -> Option<u32> {
-    fs::read_to_string(hint_path(store))
-        .ok()?
-        .trim()
-        .parse()
-        .ok()
+    let text = fs::read_to_string(hint_path(store)).ok()?;
+    let pid = text.trim().parse().ok()?;
+    is_alive(pid).then_some(pid)
+}
+
+#[cfg(unix)]
+fn is_alive(pid: u32) -> bool {
+    use rustix::process::{Pid, test_kill_process};
+    let Some(process) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
+        return false;
+    };
+    // Somebody else's process lives, though it may not be signalled.
+    !matches!(test_kill_process(process), Err(rustix::io::Errno::SRCH))
+}
+
+#[cfg(not(unix))]
+const fn is_alive(_pid: u32) -> bool {
+    true
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ended_process_holds_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = dir.path().join("s.redb");
+        OwnerHint::new(Some(&store)).write();
+        assert_eq!(read(&store), Some(std::process::id()));
+        let mut ended = std::process::Command::new("true").spawn().unwrap();
+        ended.wait().unwrap();
+        fs::write(hint_path(&store), format!("{}\n", ended.id())).unwrap();
+        assert_eq!(read(&store), None);
+    }
 }

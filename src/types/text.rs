@@ -20,6 +20,49 @@ pub const fn is_invisible_char(c: char) -> bool {
         | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
+/// How many cells of a terminal a text takes, at most: those of East Asia and pictures take two.
+#[must_use]
+pub fn cells(text: &str) -> usize {
+    text.chars().map(cells_of).sum()
+}
+
+/// The beginning of a text that takes no more than so many cells.
+#[must_use]
+pub fn beginning(text: &str, room: usize) -> &str {
+    let mut left = room;
+    let end = text.char_indices().find(|(_, c)| {
+        let fits = left >= cells_of(*c);
+        left = left.saturating_sub(cells_of(*c));
+        !fits
+    });
+    match end {
+        Some((at, _)) => text.get(..at).unwrap_or_default(),
+        None => text,
+    }
+}
+
+/// Wide and full-width characters (UAX 11), by their blocks: some narrow symbols are among them.
+const fn cells_of(c: char) -> usize {
+    match c {
+        '\u{1100}'..='\u{115f}'
+        | '\u{2600}'..='\u{27bf}'
+        | '\u{2b1b}'..='\u{2b55}'
+        | '\u{2e80}'..='\u{303e}'
+        | '\u{3041}'..='\u{a4cf}'
+        | '\u{a960}'..='\u{a97f}'
+        | '\u{ac00}'..='\u{d7a3}'
+        | '\u{f900}'..='\u{faff}'
+        | '\u{fe10}'..='\u{fe19}'
+        | '\u{fe30}'..='\u{fe6f}'
+        | '\u{ff00}'..='\u{ff60}'
+        | '\u{ffe0}'..='\u{ffe6}'
+        | '\u{16fe0}'..='\u{1b2ff}'
+        | '\u{1f000}'..='\u{1faff}'
+        | '\u{20000}'..='\u{3fffd}' => 2,
+        _ => 1,
+    }
+}
+
 /// Appends a character as `\u{..}`.
 pub fn spell_out(into: &mut String, c: char) {
     // Writing to a String does not fail.

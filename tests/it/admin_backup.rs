@@ -238,6 +238,8 @@ fn an_export_is_imported_byte_for_byte() {
             assert_eq!(parts.iter().any(|p| matches!(p, Kept::Base(..))), compacted);
             let lines = ok(dir.path(), &at(path, &["export"]));
             assert_tame(&lines);
+            assert!(ok(dir.path(), &at(path, &["export", "-"])) == lines);
+            assert!(!dir.path().join("-").exists());
             for line in lines.lines() {
                 serde_json::from_str::<Value>(line).unwrap();
             }
@@ -390,6 +392,11 @@ fn an_older_store_is_read_or_migration_is_named_and_migrates() {
         let path = dir.path().join(name);
         fs::copy(golden(name), &path).unwrap();
         let before = fs::read(&path).unwrap();
+        let refused = fails(dir.path(), 1, &at(&path, &["rebuild", "--yes"]));
+        assert!(refused.contains("migrate"), "{refused}");
+        let doctor = run(dir.path(), &at(&path, &["doctor"])).stdout;
+        let doctor = text(&doctor);
+        assert!(doctor.contains("interlink-admin migrate"), "{doctor}");
         let check = answer(dir.path(), &at(&path, &["migrate", "--check"]));
         let store = &check["stores"][0];
         assert_eq!((&store["format"], &store["needed"]), (&1.into(), &2.into()));
@@ -428,6 +435,37 @@ fn an_older_store_is_read_or_migration_is_named_and_migrates() {
         ok(dir.path(), &at(&path, &["verify"]));
         let again = answer(dir.path(), &at(&path, &["migrate", "--yes"]));
         assert_eq!(again["stores"][0]["needs_migration"], false);
+    }
+}
+
+#[test]
+fn a_record_that_does_not_read_is_damage_to_every_command() {
+    let dir = tempfile::tempdir().unwrap();
+    two_stores(dir.path());
+    let mut parts = parts_of(&bus_path(dir.path())).unwrap();
+    for part in &mut parts {
+        if let Kept::Record(3, frame) = part {
+            frame[40] ^= 1;
+        }
+    }
+    let path = dir.path().join("damaged.redb");
+    write(&parts, StoreKind::Bus, &path);
+    for args in [&["log"][..], &["trace", "secret"], &["stats"]] {
+        let output = run(dir.path(), &at(&path, args));
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(6), "{args:?}: {said}");
+        assert!(said.contains("interlink-admin repair"), "{said}");
+    }
+    let proof = run(dir.path(), &at(&path, &["verify"]));
+    assert_eq!(proof.status.code(), Some(8));
+
+    // It stands in nobody's way: the other stores of the folder are shown.
+    fs::rename(&path, bus_path(dir.path()).with_file_name("a.redb")).unwrap();
+    let log = run(dir.path(), &["log", "--json"]);
+    assert_eq!(log.status.code(), Some(6), "{}", text(&log.stderr));
+    for store in [bus_path(dir.path()), agent_path(dir.path())] {
+        let shown = text(&log.stdout);
+        assert!(shown.contains(path_text(&store)), "{shown}");
     }
 }
 

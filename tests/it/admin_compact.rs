@@ -95,6 +95,10 @@ fn closed_stores_are_compacted_and_shrunk() {
     assert!(fs::metadata(&path).unwrap().len() < before / 2, "{shown}");
     let snapshot = Reader::open(&path, Mode::Shared).unwrap();
     verified::<Bus>(&snapshot.snapshot().unwrap());
+    let log = run(dir.path(), &["log", "--store", place, "--from", "1"]);
+    assert_eq!(log.status.code(), Some(0));
+    let said = text(&log.stderr);
+    assert!(said.contains("were compacted"), "{said}");
 
     let store = agent_store(dir.path());
     fill_agent(&store);

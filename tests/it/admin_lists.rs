@@ -109,6 +109,29 @@ fn queues_of_a_closed_store_are_looked_into_and_emptied() {
 }
 
 #[test]
+fn what_was_typed_before_the_question_is_no_answer_to_it() {
+    let dir = tempfile::tempdir().unwrap();
+    fill_bus(dir.path());
+    let program = super::admin::admin(dir.path());
+    for (early, late, code) in [("y\n", "\n", 1), ("n\n", "y\n", 0)] {
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", "exec \"$0\" \"$@\" </dev/tty 2>/dev/tty"])
+            .arg(program.get_program())
+            .args(["queue", "drop", "ann", "--all"])
+            .current_dir(dir.path());
+        for (name, value) in program.get_envs() {
+            shell.env(name, value.unwrap());
+        }
+        let mut terminal = Terminal::start(&shell);
+        terminal.type_in(early);
+        terminal.wait_for("Go on?");
+        terminal.type_in(late);
+        assert_eq!(terminal.end().code, Some(code));
+    }
+}
+
+#[test]
 fn queues_of_a_running_bus_are_looked_into_and_emptied() {
     let dir = tempfile::tempdir().unwrap();
     fill_bus(dir.path());
@@ -327,7 +350,10 @@ fn a_peer_and_what_waits_to_be_paired_are_shown_one_by_one() {
     let peer = identity::json(dir.path(), &["peers", "show", &key.to_string()]);
     assert_eq!(peer["peer"], peers["peers"][0]);
     assert_eq!(peer["fingerprint"], key.fingerprint().as_str());
-    assert_tame(&identity::ok(dir.path(), &["peers", "show", "ann"]));
+    let shown = identity::ok(dir.path(), &["peers", "show", "ann"]);
+    assert_tame(&shown);
+    let fingerprint = format!("fingerprint {}", key.fingerprint());
+    assert!(shown.contains(&fingerprint), "{shown}");
     assert!(identity::json(dir.path(), &["pair"])["inbound"].is_array());
     let unknown = identity::admin(dir.path(), &["pair", "show", "nobody"]);
     assert_eq!(unknown.status.code(), Some(1));

@@ -118,7 +118,7 @@ fn without_a_terminal_and_in_an_agents_shell_nobody_is_admitted() {
     let (home, bob) = (Home::new(1), Home::new(2));
     let key = bob.key.to_string();
     let args = ["peers", "add", "bob", &key, "--yes"];
-    let stderr = refused_without_terminal(&home, &args);
+    let stderr = refused_without_terminal(&home, &args, 1);
     assert!(stderr.contains("no terminal"), "{stderr}");
 
     let mut command = admin(&home, &args);
@@ -166,7 +166,7 @@ fn run_line(refused: &Value, about: &Home) {
 }
 
 /// Runs a command without a controlling terminal, whatever the tests run on; what it said.
-fn refused_without_terminal(home: &Home, args: &[&str]) -> String {
+fn refused_without_terminal(home: &Home, args: &[&str], code: i32) -> String {
     let mut command = Command::new("setsid");
     let program = admin(home, args);
     command
@@ -180,7 +180,7 @@ fn refused_without_terminal(home: &Home, args: &[&str]) -> String {
         command.env(name, value.unwrap());
     }
     let output = command.output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(code));
     String::from_utf8(output.stderr).unwrap()
 }
 
@@ -198,7 +198,7 @@ fn a_peer_is_removed_by_whoever_types_its_fingerprint_and_in_scripts_by_yes() {
     for part in [&bob.key.to_string(), bob.key.fingerprint().as_str()] {
         assert!(ended.shown.contains(part), "{}", ended.shown);
     }
-    let said = refused_without_terminal(&home, &args);
+    let said = refused_without_terminal(&home, &args, 2);
     assert!(
         said.contains("no terminal") && said.contains("--yes"),
         "{said}"
@@ -264,6 +264,86 @@ fn listing_makes_no_store_and_takes_no_file_over_and_a_change_names_its_file() {
     assert!(said.contains("--peers"), "{said}");
     let listed = answer(&home, &["peers", "list"]);
     assert_eq!(listed["peers"], json!([]), "nothing was taken over");
+}
+
+#[test]
+fn looking_at_peers_and_requests_changes_no_file_and_says_what_is_not_in_the_log() {
+    let (home, bob, eve) = (Home::new(1), Home::new(2), Home::new(3));
+    home.write_peers(&json!({ "bob": { "key": bob.key } }));
+    drop(home.start(NOWHERE, "s").call("list_peers", &json!({})));
+    let folder = home.path().join("state/interlink/agent");
+    let folder = folder.join(home.key.to_string());
+    let files = || -> Vec<(std::path::PathBuf, Vec<u8>)> {
+        let mut files: Vec<_> = std::fs::read_dir(&folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.is_file())
+            .map(|path| (path.clone(), std::fs::read(path).unwrap()))
+            .collect();
+        files.sort();
+        files
+    };
+    let before = files();
+    let edited = json!({ "bob": { "key": bob.key }, "eve": { "key": eve.key } });
+    for (list, noted) in [(None, false), (Some(&edited), true)] {
+        if let Some(list) = list {
+            home.write_peers(list);
+        }
+        for args in [
+            &["peers"][..],
+            &["peers", "show", "bob"],
+            &["pair", "list"],
+            &["--json", "peers", "list"],
+        ] {
+            let output = admin(&home, args).output().unwrap();
+            let text = String::from_utf8(output.stdout).unwrap();
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(0), "{args:?}: {said}");
+            assert_eq!(
+                said.contains("peers.json is not what the log has"),
+                noted,
+                "{said}"
+            );
+            assert!(!text.contains("eve"), "{text}");
+            assert!(files() == before, "{args:?} changed a file");
+        }
+    }
+    assert_eq!(home.peers(), edited);
+}
+
+#[test]
+fn a_store_of_another_identity_is_refused_by_whatever_name_it_is_given() {
+    let (home, bob) = (Home::new(1), Home::new(2));
+    home.write_peers(&json!({ "bob": { "key": bob.key } }));
+    drop(home.start(NOWHERE, "s").call("list_peers", &json!({})));
+    let folder = home.path().join("state/interlink/agent");
+    let folder = folder.join(home.key.to_string());
+    let link = home.path().join("link.redb");
+    std::os::unix::fs::symlink(folder.join("agent.redb"), &link).unwrap();
+    for (from, name) in [
+        (&folder, "agent.redb"),
+        (&folder, "./agent.redb"),
+        (&folder, link.to_str().unwrap()),
+    ] {
+        for args in [&["peers", "list"][..], &["peers", "remove", "--yes", "bob"]] {
+            let mut command = admin(&home, args);
+            command.current_dir(from).args(["--store", name]);
+            command.env("INTERLINK_KEY", bob.path().join("id.key"));
+            let output = command.output().unwrap();
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(1), "{name} {args:?}: {said}");
+            assert!(said.contains("the key of another identity"), "{said}");
+        }
+    }
+    let mut command = admin(&home, &["peers", "list", "--json", "--store", "agent.redb"]);
+    let own = command.current_dir(&folder).output().unwrap();
+    let own: Value = serde_json::from_slice(&own.stdout).unwrap();
+    assert_eq!(own["peers"][0]["petname"], "bob");
+    // Nor is a store that is named by its name alone in a folder that cannot be looked at.
+    let mut command = admin(&home, &["doctor", "--store", "agent.redb"]);
+    let output = command.current_dir(&folder).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{said}");
 }
 
 #[test]

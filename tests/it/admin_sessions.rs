@@ -262,6 +262,14 @@ fn a_peers_history_is_erased_once_it_is_revoked_and_never_by_accident() {
     let bob_key = bob.to_string();
     let refused = admin(dir.path(), &["forget-peer", &bob_key]);
     assert_eq!(refused.status.code(), Some(2), "not without --yes");
+    let said = String::from_utf8(refused.stderr).unwrap();
+    for part in [
+        bob_key.as_str(),
+        "read or not",
+        "Nobody can be asked here; say --yes",
+    ] {
+        assert!(said.contains(part), "{said}");
+    }
     let refused = admin(dir.path(), &["forget-peer", "--yes", &bob_key]);
     assert_eq!(refused.status.code(), Some(1));
     let said = String::from_utf8(refused.stderr).unwrap();

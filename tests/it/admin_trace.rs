@@ -239,6 +239,47 @@ fn what_did_not_arrive_says_why() {
 }
 
 #[test]
+fn what_a_relay_passed_on_and_no_store_has_is_not_put_down_to_a_store_that_was_read() {
+    let world = World::new();
+    for id in ["strange", "later"] {
+        let waits = world.relay.enqueue(&world.ben, &Mail::of(id), 10);
+        world.relay.ack(&world.ben, waits);
+    }
+    let gone = world.ada.queue(&world.ben, &Mail::of("pushed"));
+    world.relay.enqueue(&world.ben, &Mail::of("pushed"), 1);
+    world.ada.accepted(gone);
+    world.relay.enqueue(&world.ben, &Mail::of("newest"), 1);
+    let verdict = |answer: &Value, state: &str| {
+        let life = &answer["messages"][0];
+        assert_eq!(life["state"], state, "{life}");
+        life["verdict"].as_str().unwrap().to_owned()
+    };
+    let closed = world.close();
+    let said = verdict(&closed.json(&["trace", "strange"]), "fetched");
+    assert!(said.contains("dropped at its gate"), "{said}");
+    let bus = closed.bus();
+    let alone = ["trace", "strange", "--store", bus.to_str().unwrap()];
+    let said = verdict(&closed.json(&alone), "fetched");
+    assert!(said.contains("not among those that were read"), "{said}");
+    assert_eq!(
+        verdict(&closed.json(&["trace", "pushed"]), "dropped"),
+        "dropped by the bus unread: the queue was full"
+    );
+
+    // What the bus knew of it is let go of: then that is what is said.
+    closed.json(&[
+        "compact",
+        "--older-than",
+        "0s",
+        "--yes",
+        "--store",
+        bus.to_str().unwrap(),
+    ]);
+    let said = verdict(&closed.json(&["trace", "pushed"]), "accepted");
+    assert!(said.contains("was compacted"), "{said}");
+}
+
+#[test]
 fn clocks_that_contradict_each_other_are_told_and_do_not_turn_the_order_round() {
     let world = World::new();
     let mail = Mail::of(ONE);

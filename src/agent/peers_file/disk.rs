@@ -6,6 +6,8 @@ use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+#[cfg(feature = "cli")]
+use crate::crypto::hash::sha256;
 use crate::types::limit::MAX_PEERS_FILE_BYTES;
 
 /// What changes when a file is written or replaced.
@@ -44,6 +46,12 @@ pub(super) fn read(path: &Path) -> io::Result<Read> {
     let mut bytes = Vec::new();
     file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
     Ok(Read { bytes, stamp })
+}
+
+/// SHA-256 of the file as it stands.
+#[cfg(feature = "cli")]
+pub(crate) fn digest(path: &Path) -> io::Result<[u8; 32]> {
+    Ok(sha256(&read(path)?.bytes))
 }
 
 /// The name under which a file is remembered: its folder without symbolic links, then its own

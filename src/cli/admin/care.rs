@@ -86,6 +86,7 @@ impl CareError {
             CareError::Repair(RepairError::Nothing) | CareError::Stopped { .. } => {
                 Exit::StoreCorrupt
             }
+            CareError::Read(e) if e.is_damage() => Exit::StoreCorrupt,
             CareError::Lines(e) => e.exit(),
             _ => Exit::Failure,
         }
@@ -103,7 +104,7 @@ impl CareError {
             CareError::Repair(RepairError::Newer(_)) => "use a newer interlink-admin",
             CareError::Repair(RepairError::Nothing) => "is it a store, and the whole of it?",
             CareError::Older { .. } => "`interlink-admin migrate` brings it up",
-            CareError::Stopped { .. } => {
+            CareError::Stopped { .. } | CareError::Read(ReadError::Record(_)) => {
                 "the file is damaged: `interlink-admin repair` makes a new one of what is left"
             }
             CareError::Lines(e) => return e.next().map(ToOwned::to_owned),

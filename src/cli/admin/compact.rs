@@ -249,7 +249,11 @@ impl Drop for Progress {
 
 fn show(answer: &Answer, p: &mut Printer) -> Result<(), AdminError> {
     let done = &answer.compaction;
-    let verb = if answer.dry_run { "would be" } else { "were" };
+    let verb = match (answer.dry_run, done.records) {
+        (true, _) => "would be",
+        (false, 1) => "was",
+        (false, _) => "were",
+    };
     p.whole_line(Style::Bold, answer.origin.name())?;
     let text = format!(
         "{} {verb} taken out of the log ({}); compaction point {}, head {}",

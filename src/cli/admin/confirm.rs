@@ -23,7 +23,11 @@ pub(super) fn agreed(what: &str, yes: bool) -> Result<(), AdminError> {
             what: what.to_owned(),
         });
     }
-    write!(err, "{}\nGo on? [y/N] ", visible(what))?;
+    writeln!(err, "{}", visible(what))?;
+    err.flush()?;
+    // What was typed before the question stood there is no answer to it.
+    forget_typed(&stdin);
+    write!(err, "Go on? [y/N] ")?;
     err.flush()?;
     let mut line = String::new();
     stdin.read_line(&mut line)?;
@@ -33,3 +37,11 @@ pub(super) fn agreed(what: &str, yes: bool) -> Result<(), AdminError> {
     }
     Err(AdminError::Declined)
 }
+
+#[cfg(unix)]
+fn forget_typed(stdin: &io::Stdin) {
+    let _ = rustix::termios::tcflush(stdin, rustix::termios::QueueSelector::IFlush);
+}
+
+#[cfg(not(unix))]
+fn forget_typed(_stdin: &io::Stdin) {}

@@ -120,6 +120,9 @@ pub(super) fn run(targets: &[Target], p: &mut Printer) -> Result<(), AdminError>
             Target::File(path) | Target::Memory(path) => path,
         };
         if let Some(folder) = path.parent() {
+            // The name alone stands for a file of this folder.
+            let here = folder.as_os_str().is_empty();
+            let folder = if here { Path::new(".") } else { folder };
             let place = folder.display().to_string();
             if !patients.iter().any(|patient| patient.place == place) {
                 patients.push(look_at_folder(folder));
@@ -260,7 +263,9 @@ fn look_at_store(target: &Target, path: &Path) -> Patient {
     let status = match access.reader().status() {
         Ok(status) => status,
         Err(e) => {
-            let next = "`interlink-admin verify` names the first difference";
+            let next = e.next().unwrap_or_else(|| {
+                "`interlink-admin verify` names the first difference".to_owned()
+            });
             patient.broken("store", e.to_string(), next);
             return patient;
         }

@@ -130,7 +130,7 @@ pub(super) enum AdminError {
     #[cfg(feature = "agent")]
     #[error(transparent)]
     Import(#[from] super::import::ImportError),
-    #[error("{what}\nnobody can be asked here")]
+    #[error("{what} Nobody can be asked here")]
     Unconfirmed { what: String },
     #[error("not confirmed; nothing has changed")]
     Declined,
@@ -142,9 +142,6 @@ pub(super) enum AdminError {
     Care(#[from] super::care::CareError),
     #[error("there is no command called {name:?}")]
     NoCommand { name: String },
-    #[cfg(feature = "agent")]
-    #[error("erasing cannot be undone")]
-    NotConfirmed,
     #[cfg(feature = "agent")]
     #[error(
         "that is this identity's own key: what its sessions wrote to each other is no peer's history"
@@ -185,6 +182,8 @@ impl AdminError {
                 OpenError::WrongKind { .. } => Exit::StoreWrongKind,
                 _ => Exit::Failure,
             },
+            // Whatever reads such a store is told the same: it is damaged.
+            AdminError::Read { source, .. } if source.is_damage() => Exit::StoreCorrupt,
             AdminError::Care(e) => e.exit(),
             AdminError::NoCommand { .. } => Exit::Usage,
             AdminError::Endpoint(EndpointError::Refused { .. }) => Exit::Failure,
@@ -194,12 +193,12 @@ impl AdminError {
             #[cfg(feature = "agent")]
             AdminError::Import(e) => e.exit(),
             #[cfg(feature = "agent")]
-            AdminError::Relays(_)
+            AdminError::Unasked(super::terminal::TerminalError::None(_))
+            | AdminError::Relays(_)
             | AdminError::Petname { .. }
             | AdminError::NotAKey { .. }
             | AdminError::NoSuchKey { .. }
-            | AdminError::OwnKey
-            | AdminError::NotConfirmed => Exit::Usage,
+            | AdminError::OwnKey => Exit::Usage,
             _ => Exit::Failure,
         }
     }
@@ -213,10 +212,13 @@ impl AdminError {
             }
             AdminError::UnknownKind { .. } => "use the interlink-admin of the program that made it",
             AdminError::Open(OpenError::InUse { .. }) => {
-                "its owner offers no admin endpoint: end it, then try again"
+                "this command cannot go through the process that has it: end that one, then try again"
             }
             AdminError::Open(OpenError::FormatTooNew { .. }) => "use a newer interlink-admin",
             AdminError::Unconfirmed { .. } => "say --yes",
+            AdminError::Read { source, .. } if source.is_damage() => {
+                "it is damaged: `interlink-admin repair` makes a new store of what is left"
+            }
             AdminError::Open(OpenError::Corrupt { .. }) => {
                 "if it was a store, `interlink-admin repair` makes a new one of what is left"
             }
@@ -266,7 +268,6 @@ impl AdminError {
         use crate::domain::decide::agent::AgentRefusal;
         use crate::keystore::LoadKeyError;
         Some(match self {
-            AdminError::NotConfirmed => "say --yes",
             AdminError::Ledger(LedgerError::Refused(AgentRefusal::StillAdmitted { .. })) => {
                 "remove the peer first: its history is part of what an admitted peer may refer to"
             }

@@ -5,6 +5,7 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::confirm;
 use super::error::AdminError;
 use super::operator::{Operator, Who};
 use super::print::{Printer, Style};
@@ -23,7 +24,7 @@ pub(super) struct Args {
     peer: String,
 
     /// Erase without asking; there is no way back
-    #[arg(long)]
+    #[arg(long, short)]
     yes: bool,
 }
 
@@ -38,13 +39,15 @@ pub(super) fn run(args: &Args, store: Option<&Path>, p: &mut Printer) -> Result<
         text: args.peer.clone(),
         reason: e.to_string(),
     })?;
-    if !args.yes {
-        return Err(AdminError::NotConfirmed);
-    }
-    let operator = Operator::open(&args.who, store)?;
-    if key == operator.me {
+    if key == args.who.identity()?.public() {
         return Err(AdminError::OwnKey);
     }
+    let question = format!(
+        "Everything that was exchanged with {key} is erased: messages both ways with their texts, read \
+         or not, tasks, late mail, sessions. That cannot be undone."
+    );
+    confirm::agreed(&question, args.yes)?;
+    let operator = Operator::open(&args.who, store)?;
     // Whoever was struck from the file a moment ago is no peer any more.
     operator.catch_up()?;
     let messages = operator.forget(&DirectoryCommand::ForgetPeer { key })?;

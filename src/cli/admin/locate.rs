@@ -114,9 +114,12 @@ pub(super) fn targets(place: Option<&Path>) -> Result<Vec<Target>, AdminError> {
     Ok(found)
 }
 
-/// The identity of a store, by the folder that it stands in.
+/// The identity of a store, by the folder that it stands in, however the store was named: by a link, or
+/// from inside the folder.
 pub(super) fn identity_of(store: &Path) -> Option<PublicKey> {
-    store.parent()?.file_name()?.to_str()?.parse().ok()
+    let key = |path: PathBuf| path.parent()?.file_name()?.to_str()?.parse().ok();
+    let real = fs::canonicalize(store).ok().and_then(key);
+    real.or_else(|| std::path::absolute(store).ok().and_then(key))
 }
 
 /// More stores, for a command that puts several together; those that are known already are left out.

@@ -90,34 +90,61 @@ pub(super) fn run(args: &Args, targets: &[Target], p: &mut Printer) -> Result<()
     };
     let mut cursors = vec![];
     for target in targets {
-        let reader = target.open()?;
-        print::note_source(reader.origin());
-        let next = match (args.from, args.last) {
-            (Some(from), _) => from,
-            (None, Some(last)) => (reader.records(u64::MAX, 1)?.head + 1).saturating_sub(last),
-            (None, None) => 0,
-        };
-        let mut cursor = Cursor {
-            target,
-            shown: next,
-            next: if view.filter.follows() { 0 } else { next },
-            seen: view.filter.begin(reader.as_ref())?,
-            day: String::new(),
-            failures: 0,
-        };
-        if !p.json {
-            status::heading(reader.origin().name(), view.many, p)?;
+        match begin(args, target, &view, p, stop.as_deref()) {
+            Ok(cursor) => cursors.push(cursor),
+            Err(e) if targets.len() == 1 || matches!(e, AdminError::Output(_)) => return Err(e),
+            // Of several stores those that cannot be read are told and passed over.
+            Err(e) => {
+                super::report(&e);
+                p.code = e.exit().code();
+            }
         }
-        cursor.drain(reader.as_ref(), &view, p, stop.as_deref())?;
-        cursors.push(cursor);
     }
     p.flush()?;
     match stop {
         // Nothing that is to come can fit.
-        Some(_) if args.filter.ends() => Ok(()),
+        Some(_) if args.filter.ends() || cursors.is_empty() => Ok(()),
         Some(stop) => follow(&mut cursors, &view, p, &stop),
         None => Ok(()),
     }
+}
+
+/// Shows what a store has; gives where to go on.
+fn begin<'a>(
+    args: &Args,
+    target: &'a Target,
+    view: &View,
+    p: &mut Printer,
+    stop: Option<&AtomicBool>,
+) -> Result<Cursor<'a>, AdminError> {
+    let reader = target.open()?;
+    print::note_source(reader.origin());
+    let next = match (args.from, args.last) {
+        (Some(from), _) => from,
+        (None, Some(last)) => (reader.records(u64::MAX, 1)?.head + 1).saturating_sub(last),
+        (None, None) => 0,
+    };
+    if args.from.is_some() || args.filter.has_positions() {
+        let base = reader.records(u64::MAX, 1)?.base;
+        if base > 0 && next <= base {
+            print::note(&format!(
+                "records up to {base} were compacted, and are gone"
+            ));
+        }
+    }
+    let mut cursor = Cursor {
+        target,
+        shown: next,
+        next: if view.filter.follows() { 0 } else { next },
+        seen: view.filter.begin(reader.as_ref())?,
+        day: String::new(),
+        failures: 0,
+    };
+    if !p.json {
+        status::heading(reader.origin().name(), view.many, p)?;
+    }
+    cursor.drain(reader.as_ref(), view, p, stop)?;
+    Ok(cursor)
 }
 
 fn follow(

@@ -12,7 +12,7 @@ use super::confirm;
 use super::error::AdminError;
 use super::file::FileReader;
 use super::locate::Target;
-use super::print::{Printer, Style, note_source};
+use super::print::{Printer, Style, note, note_source};
 use super::reader::StoreReader as _;
 use super::status::count;
 use crate::domain::Domain;
@@ -79,6 +79,10 @@ pub(super) fn migrate(
         let mut migration = match FileReader::open(path) {
             Ok(reader) => check(&reader, path)?,
             Err(AdminError::Open(crate::store::OpenError::InUse { .. })) if targets.len() > 1 => {
+                note(&format!(
+                    "{} is in use and not looked at: whoever opened it has brought it up",
+                    path.display()
+                ));
                 continue;
             }
             Err(e) => return Err(e),
@@ -208,6 +212,17 @@ fn rebuild_one<D: Domain>(
     let reader = FileReader::open(path)?;
     note_source(reader.origin());
     let snapshot = reader.snapshot()?;
+    let found = snapshot.format().map_err(CareError::from)?;
+    if found < FORMAT {
+        let path = path.display().to_string();
+        let needed = FORMAT;
+        return Err(CareError::Older {
+            path,
+            found,
+            needed,
+        }
+        .into());
+    }
     let difference = match rows_differ::<D>(&snapshot) {
         Ok(difference) => difference,
         Err(difference) => {

@@ -11,14 +11,18 @@ use clap::builder::FalseyValueParser;
 use super::super::mcp::DEFAULT_URL;
 use super::super::paths;
 use super::error::AdminError;
+use super::file::FileReader;
 use super::locate::identity_of;
+use super::print::{note, note_source};
+use super::reader::StoreReader as _;
 use crate::agent::clock::SystemClock;
 use crate::agent::config::parse_relays;
 use crate::agent::ledger::Ledger;
-use crate::agent::peers_file::{PeersFile, PeersFileError};
+use crate::agent::peers_file::{PeersFile, PeersFileError, digest as peers_file_digest};
 use crate::crypto::sign::SigningIdentity;
 use crate::domain::decide::agent::{Agent, AgentCommand, AgentReply, DirectoryCommand};
-use crate::domain::query::agent as query;
+use crate::domain::query::agent::{self as query, FileVersion};
+use crate::event::kind::StoreKind;
 use crate::keystore::{self, KeyPermissions};
 use crate::store::{Location, OpenOptions, Snapshot, Store};
 use crate::store::{OpenError, ReadError};
@@ -106,25 +110,9 @@ impl Operator {
     /// Opens the store of an identity, and creates it where there is none. `place` is the store
     /// where it is not at the usual place.
     pub(super) fn open(who: &Who, place: Option<&Path>) -> Result<Operator, AdminError> {
-        Operator::open_store(who, place, true)
-    }
-
-    /// As [`Operator::open`], for who only looks: no store is made.
-    pub(super) fn look(who: &Who, place: Option<&Path>) -> Result<Operator, AdminError> {
-        Operator::open_store(who, place, false)
-    }
-
-    fn open_store(who: &Who, place: Option<&Path>, create: bool) -> Result<Operator, AdminError> {
         let identity = who.identity()?;
         let me = identity.public();
-        let path = store_path(place, &me)?;
-        if let Some(owner) = identity_of(&path).filter(|owner| *owner != me) {
-            let key = who.key_path()?;
-            return Err(AdminError::NotItsKey { path, owner, key });
-        }
-        if !create && !path.exists() {
-            return Err(AdminError::NoStore { place: path });
-        }
+        let path = own_store(who, place, &me)?;
         let options = OpenOptions::shared(Location::File(path));
         let clock = Arc::new(SystemClock);
         let store = Store::<Agent>::open(options, clock.clone(), None).map_err(|e| match e {
@@ -199,6 +187,74 @@ impl Operator {
                 reply => return Err(AdminError::Unexpected(format!("{reply:?}"))),
             }
         }
+    }
+}
+
+/// An identity that is only looked at: its store is read beside whoever writes it. None is made, none
+/// is changed, and no writer waits.
+pub(super) struct Glance {
+    /// The public key.
+    pub(super) me: PublicKey,
+    file: FileReader,
+}
+
+impl Glance {
+    /// Opens the store of an identity. `place` is as for [`Operator::open`].
+    pub(super) fn open(who: &Who, place: Option<&Path>) -> Result<Glance, AdminError> {
+        let me = who.identity()?.public();
+        let path = own_store(who, place, &me)?;
+        if !path.exists() {
+            return Err(AdminError::NoStore { place: path });
+        }
+        let file = FileReader::open(&path).map_err(|e| match e {
+            AdminError::Open(e @ OpenError::InUse { .. }) => AdminError::Held(e),
+            e => e,
+        })?;
+        file.expect(StoreKind::Agent)?;
+        file.current()?;
+        note_source(file.origin());
+        let glance = Glance { me, file };
+        glance.note_edits()?;
+        Ok(glance)
+    }
+
+    /// Reads from a consistent view.
+    pub(super) fn read<T>(
+        &self,
+        f: impl FnOnce(&Snapshot) -> Result<T, ReadError>,
+    ) -> Result<T, AdminError> {
+        self.file.read(f)
+    }
+
+    /// Says when the file of peers holds what the log has not taken over yet.
+    fn note_edits(&self) -> Result<(), AdminError> {
+        let Some(row) = self.read(|s| Ok(query::peers_file(s)?))? else {
+            return Ok(());
+        };
+        let known = match peers_file_digest(Path::new(&row.path)) {
+            Ok(hash) => self.read(|s| Ok(query::file_version(s, &hash)?))? == FileVersion::Current,
+            Err(_) => false,
+        };
+        if !known {
+            note(&format!(
+                "{} is not what the log has of it; a session looks at it within a second, and so does \
+                 a command that changes something",
+                row.path
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// The store that a key says is its own.
+fn own_store(who: &Who, place: Option<&Path>, me: &PublicKey) -> Result<PathBuf, AdminError> {
+    let path = store_path(place, me)?;
+    match identity_of(&path).filter(|owner| owner != me) {
+        Some(owner) => {
+            let key = who.key_path()?;
+            Err(AdminError::NotItsKey { path, owner, key })
+        }
+        None => Ok(path),
     }
 }
 

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::error::AdminError;
-use super::operator::{Operator, Who};
+use super::operator::{Glance, Operator, Who};
 use super::print::{Id, Printer, Shown, Style, age, now};
 use super::terminal::{Admission, COMPARE, Question, Shell, confirm};
 use crate::agent::ledger::LedgerError;
@@ -99,19 +99,18 @@ pub(super) struct Changed<'a> {
 
 pub(super) fn run(args: &Args, store: Option<&Path>, p: &mut Printer) -> Result<(), AdminError> {
     match &args.what {
-        None | Some(What::List) => list(&Operator::look(&args.who, store)?, p),
-        Some(What::Show(which)) => show(&Operator::look(&args.who, store)?, which, p),
+        None | Some(What::List) => list(&Glance::open(&args.who, store)?, p),
+        Some(What::Show(which)) => show(&Glance::open(&args.who, store)?, which, p),
         Some(What::Add(add)) => self::add(args, add, store, p),
         Some(What::Remove(remove)) => self::remove(&Operator::open(&args.who, store)?, remove, p),
     }
 }
 
-fn list(operator: &Operator, p: &mut Printer) -> Result<(), AdminError> {
-    operator.catch_up()?;
-    let peers = operator.read(|s| Ok(query::peers(s)?))?;
+fn list(identity: &Glance, p: &mut Printer) -> Result<(), AdminError> {
+    let peers = identity.read(|s| Ok(query::peers(s)?))?;
     if p.json {
         let answer = Listed {
-            identity: operator.me.to_string(),
+            identity: identity.me.to_string(),
             peers: peers.iter().map(view).collect(),
         };
         return Ok(p.json(&answer)?);
@@ -150,11 +149,10 @@ pub(super) struct PeerShown<'a> {
     sessions: Vec<String>,
 }
 
-fn show(operator: &Operator, which: &Which, p: &mut Printer) -> Result<(), AdminError> {
-    operator.catch_up()?;
-    let peers = operator.read(|s| Ok(query::peers(s)?))?;
+fn show(identity: &Glance, which: &Which, p: &mut Printer) -> Result<(), AdminError> {
+    let peers = identity.read(|s| Ok(query::peers(s)?))?;
     let peer = find(&peers, &which.peer)?;
-    let shown = operator.read(|s| {
+    let shown = identity.read(|s| {
         let mut unread = 0;
         for lease in query::leases(s)? {
             let mails = query::unread(s, &lease.session, usize::MAX)?;
@@ -166,7 +164,7 @@ fn show(operator: &Operator, which: &Which, p: &mut Printer) -> Result<(), Admin
         let claims = |known: &query::KnownSession| known.row.claim(&peer.key).is_some();
         let known = query::directory(s)?;
         Ok(PeerShown {
-            identity: operator.me.to_string(),
+            identity: identity.me.to_string(),
             peer: view(peer),
             fingerprint: peer.key.fingerprint().to_string(),
             seq: peer.seq.0,

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::super::clock::WallClock;
 use super::reader::{Origin, Source};
-use crate::types::text::{visible, visible_id, visible_json};
+use crate::types::text::{beginning, cells, visible, visible_id, visible_json};
 use crate::types::time::{Clock as _, UnixMillis};
 
 /// Columns of a terminal that does not say.
@@ -130,11 +130,11 @@ impl Printer {
     }
 
     fn labelled(&mut self, label: &str, value: &str, room: usize) -> io::Result<()> {
-        let label = format!("  {label:<width$}", width = LABEL - 2);
+        let label = format!("  {label:<width$} ", width = LABEL - 3);
         let mut lead = self.paint(Style::Dim, &label);
         let mut line = String::new();
         for word in value.split(' ') {
-            if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > room {
+            if !line.is_empty() && cells(&line) + 1 + cells(word) > room {
                 writeln!(self.out, "{lead}{line}")?;
                 lead = " ".repeat(LABEL);
                 line.clear();
@@ -151,10 +151,10 @@ impl Printer {
     /// last one takes what is left of the line.
     pub(super) fn table(&mut self, head: &[&str], rows: &[Vec<String>]) -> io::Result<()> {
         let names: Vec<String> = head.iter().map(|name| name.trim().to_owned()).collect();
-        let mut widths: Vec<usize> = names.iter().map(|name| name.chars().count()).collect();
+        let mut widths: Vec<usize> = names.iter().map(|name| cells(name)).collect();
         for row in rows {
             for (width, cell) in widths.iter_mut().zip(row) {
-                *width = (*width).max(cell.chars().count());
+                *width = (*width).max(cells(cell));
             }
         }
         self.row(Style::Dim, head, &widths, &names)?;
@@ -169,14 +169,14 @@ impl Printer {
         style: Style,
         head: &[&str],
         widths: &[usize],
-        cells: &[String],
+        row: &[String],
     ) -> io::Result<()> {
         let mut line = String::from("  ");
-        for (at, ((cell, width), name)) in cells.iter().zip(widths).zip(head).enumerate() {
+        for (at, ((cell, width), name)) in row.iter().zip(widths).zip(head).enumerate() {
             if at > 0 {
                 line.push_str("  ");
             }
-            let pad = " ".repeat(width.saturating_sub(cell.chars().count()));
+            let pad = " ".repeat(width.saturating_sub(cells(cell)));
             if name.starts_with(' ') {
                 line.push_str(&pad);
                 line.push_str(cell);
@@ -200,16 +200,19 @@ fn columns() -> usize {
     told.unwrap_or(WIDTH).max(MIN_WIDTH)
 }
 
+/// Says something beside the answer, on standard error.
+pub(super) fn note(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "note: {}", visible(text));
+}
+
 /// Says on standard error when what follows was not read from the file as it is.
 pub(super) fn note_source(origin: &Origin) {
     if origin.source == Source::RepairedCopy {
-        let mut err = io::stderr().lock();
-        let _ = writeln!(
-            err,
-            "note: {} was left open by its last process, as a kill or the quick end of a channel \
-             server leaves it; this reads a copy in memory, the file is unchanged",
-            visible(origin.name())
-        );
+        note(&format!(
+            "{} was left open by its last process, as a kill or the quick end of a channel server \
+             leaves it; this reads a copy in memory, the file is unchanged",
+            origin.name()
+        ));
     }
 }
 
@@ -239,12 +242,10 @@ impl fmt::Display for Id<'_> {
 
 /// The text, or its beginning with two dots.
 pub(super) fn fit(text: &str, width: usize) -> String {
-    if text.chars().count() <= width {
+    if cells(text) <= width {
         return text.to_owned();
     }
-    let mut cut: String = text.chars().take(width.saturating_sub(2)).collect();
-    cut.push_str("..");
-    cut
+    format!("{}..", beginning(text, width.saturating_sub(2)))
 }
 
 /// A queue name, route or key in few characters: keys by their first eight.
@@ -389,6 +390,23 @@ mod tests {
             (span(999), span(60_000))
         );
         assert_eq!(span(90_000_000), "1d01h");
+    }
+
+    #[test]
+    fn what_is_wide_counts_as_wide() {
+        assert_eq!(
+            fit("\u{6f22}\u{5b57}\u{6f22}\u{5b57}", 7),
+            "\u{6f22}\u{5b57}.."
+        );
+        assert_eq!(
+            fit("\u{6f22}\u{5b57}\u{6f22}", 6),
+            "\u{6f22}\u{5b57}\u{6f22}"
+        );
+        assert_eq!(
+            (fit("abcdef", 5), fit("abcde", 5)),
+            ("abc..".into(), "abcde".into())
+        );
+        assert_eq!(fit("\u{1f469}abc", 1), "..");
     }
 
     #[test]

@@ -271,7 +271,7 @@ fn question(store: &str, queue: &str, doomed: &[Waiting]) -> String {
         _ => format!(": {}", ids.join(", ")),
     };
     format!(
-        "{store}: {} ({}) for {queue} leave the queue unread{ids}. Their senders are not told, and \
+        "{store}: {} ({}) for {queue} to leave unread{ids}. Their senders are not told, and \
          it cannot be undone.",
         count(doomed.len() as u64, "message"),
         bytes(size),

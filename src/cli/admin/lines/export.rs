@@ -27,7 +27,7 @@ use crate::types::text::visible_json;
 
 #[derive(Debug, clap::Args)]
 pub(in super::super) struct Args {
-    /// The file to write; a file of that name is left alone [default: standard output]
+    /// The file to write; a file of that name is left alone [default: standard output, as `-`]
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
 
@@ -55,7 +55,7 @@ pub(in super::super) fn run(
     let access = care::one(targets)?.access()?;
     let origin = access.reader().origin().clone();
     note_source(&origin);
-    match &args.file {
+    match args.file.as_deref().filter(|path| *path != Path::new("-")) {
         None => {
             let out = BufWriter::new(io::stdout().lock());
             write_all(&access, args.redact, out)?;

@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::super::error::AdminError;
-use super::super::operator::Operator;
+use super::super::operator::Glance;
 use super::super::print::{Printer, Shown, Style, age, now};
-use super::{Books, Key, books, pick};
+use super::{Books, Key, pick, read_books};
 use crate::domain::projection::agent::Sent;
 use crate::domain::query::agent::Outbound;
 use crate::types::id::PublicKey;
@@ -60,8 +60,8 @@ pub(in crate::cli::admin) struct BlockedView {
 }
 
 /// As [`list`], about one key.
-pub(super) fn show(operator: &Operator, key: &Key, p: &mut Printer) -> Result<(), AdminError> {
-    let mut books = books(operator)?;
+pub(super) fn show(identity: &Glance, key: &Key, p: &mut Printer) -> Result<(), AdminError> {
+    let mut books = identity.read(read_books)?;
     let text = key.public_key.trim();
     let all = books.inbound.iter().map(|i| i.key);
     let all = all.chain(books.outbound.iter().map(|o| o.key));
@@ -76,16 +76,16 @@ pub(super) fn show(operator: &Operator, key: &Key, p: &mut Printer) -> Result<()
     books.outbound.retain(|o| o.key == key);
     books.conflicts.retain(|c| c.key == key);
     books.blocked.retain(|b| b.key == key);
-    tell(operator, &books, p)
+    tell(identity, &books, p)
 }
 
-pub(super) fn list(operator: &Operator, p: &mut Printer) -> Result<(), AdminError> {
-    tell(operator, &books(operator)?, p)
+pub(super) fn list(identity: &Glance, p: &mut Printer) -> Result<(), AdminError> {
+    tell(identity, &identity.read(read_books)?, p)
 }
 
-fn tell(operator: &Operator, books: &Books, p: &mut Printer) -> Result<(), AdminError> {
+fn tell(identity: &Glance, books: &Books, p: &mut Printer) -> Result<(), AdminError> {
     if p.json {
-        return Ok(p.json(&listed(operator, books))?);
+        return Ok(p.json(&listed(identity, books))?);
     }
     let now = now();
     let mut empty = true;
@@ -133,10 +133,10 @@ fn tell(operator: &Operator, books: &Books, p: &mut Printer) -> Result<(), Admin
     Ok(())
 }
 
-fn listed(operator: &Operator, books: &Books) -> Listed {
+fn listed(identity: &Glance, books: &Books) -> Listed {
     let fingerprint = |key: &PublicKey| key.fingerprint().to_string();
     Listed {
-        identity: operator.me.to_string(),
+        identity: identity.me.to_string(),
         inbound: books
             .inbound
             .iter()

@@ -13,10 +13,11 @@ pub(super) use list::Listed;
 use clap::Subcommand;
 
 use super::error::AdminError;
-use super::operator::{Operator, Relays, Who};
+use super::operator::{Glance, Operator, Relays, Who};
 use super::print::Printer;
 use super::terminal::Admission;
 use crate::domain::query::agent::{self as query, Blocked, Conflict, Inbound, Outbound};
+use crate::store::{ReadError, Snapshot};
 use crate::types::id::PublicKey;
 use end::{Simple, simple};
 use list::{list, show};
@@ -105,33 +106,30 @@ struct Books {
 }
 
 pub(super) fn run(args: &Args, store: Option<&Path>, p: &mut Printer) -> Result<(), AdminError> {
-    let what = match &args.what {
-        None | Some(What::List) => return list(&Operator::look(&args.who, store)?, p),
-        Some(What::Show(key)) => return show(&Operator::look(&args.who, store)?, key, p),
-        Some(what) => what,
-    };
-    let operator = Operator::open(&args.who, store)?;
-    match what {
-        What::List => list(&operator, p),
-        What::Show(key) => show(&operator, key, p),
-        What::Accept(accept) => admit::accept(&operator, accept, p),
-        What::Resolve(resolve) => admit::resolve(&operator, resolve, p),
-        What::Reject(key) => simple(&operator, key, Simple::Reject, p),
-        What::Cancel(key) => simple(&operator, key, Simple::Cancel, p),
-        What::Block(key) => simple(&operator, key, Simple::Block, p),
-        What::Unblock(key) => simple(&operator, key, Simple::Unblock, p),
+    let operator = || Operator::open(&args.who, store);
+    match args.what.as_ref().unwrap_or(&What::List) {
+        What::List => list(&Glance::open(&args.who, store)?, p),
+        What::Show(key) => show(&Glance::open(&args.who, store)?, key, p),
+        What::Accept(accept) => admit::accept(&operator()?, accept, p),
+        What::Resolve(resolve) => admit::resolve(&operator()?, resolve, p),
+        What::Reject(key) => simple(&operator()?, key, Simple::Reject, p),
+        What::Cancel(key) => simple(&operator()?, key, Simple::Cancel, p),
+        What::Block(key) => simple(&operator()?, key, Simple::Block, p),
+        What::Unblock(key) => simple(&operator()?, key, Simple::Unblock, p),
     }
 }
 
 fn books(operator: &Operator) -> Result<Books, AdminError> {
     operator.catch_up()?;
-    operator.read(|s| {
-        Ok(Books {
-            inbound: query::inbound(s)?,
-            outbound: query::outbound(s)?,
-            conflicts: query::conflicts(s)?,
-            blocked: query::blocked(s)?,
-        })
+    operator.read(read_books)
+}
+
+fn read_books(snapshot: &Snapshot) -> Result<Books, ReadError> {
+    Ok(Books {
+        inbound: query::inbound(snapshot)?,
+        outbound: query::outbound(snapshot)?,
+        conflicts: query::conflicts(snapshot)?,
+        blocked: query::blocked(snapshot)?,
     })
 }
 

@@ -148,8 +148,11 @@ pub(super) fn run(args: &Args, targets: &[Target], p: &mut Printer) -> Result<()
     if let Some(path) = &args.plot {
         let picture = plot::draw(&answer);
         let written = fs::File::create_new(path).and_then(|mut file| {
-            file.write_all(picture.as_bytes())?;
-            file.sync_all()
+            let filled = file.write_all(picture.as_bytes());
+            // Half a picture would be in the way of the next one.
+            filled.and_then(|()| file.sync_all()).inspect_err(|_| {
+                let _ = fs::remove_file(path);
+            })
         });
         written.map_err(|source| AdminError::Plot {
             path: path.clone(),

@@ -35,7 +35,7 @@ pub(super) use walk::{Moment, Wanted, walk};
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The id of a message, or the beginning of one, or a task id: then all its messages
-    #[arg(value_name = "MSG_ID")]
+    #[arg(value_name = "MSG_ID", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     id: String,
 
     /// It is a task id, even if a message has it too

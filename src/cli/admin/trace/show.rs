@@ -7,6 +7,7 @@ use super::{Answer, Meant, Several, What};
 
 /// Columns before the words of a step.
 const INDENT: usize = 46;
+use crate::types::text::{beginning, cells};
 
 /// Columns of the time between two steps.
 const AFTER: usize = 7;
@@ -17,25 +18,26 @@ const PLACE: usize = 10;
 /// Most candidates that people are shown.
 const MOST: usize = 40;
 
-/// Text that is spelled out already, in lines of at most so many characters, broken between words
-/// where that can be.
+/// Text that is spelled out already, in lines of at most so many cells, broken between words where that
+/// can be.
 pub(in super::super) fn wrapped(text: &str, room: usize) -> Vec<String> {
+    // One character has to fit.
+    let room = room.max(2);
     let mut lines = vec![];
     let mut line = String::new();
-    for word in text.split(' ') {
-        let mut word: Vec<char> = word.chars().collect();
-        if !line.is_empty() && line.chars().count() + 1 + word.len() > room {
+    for mut word in text.split(' ') {
+        if !line.is_empty() && cells(&line) + 1 + cells(word) > room {
             lines.push(std::mem::take(&mut line));
         }
         if !line.is_empty() {
             line.push(' ');
         }
-        while word.len() > room {
-            let rest = word.split_off(room);
-            lines.push(word.into_iter().collect());
-            word = rest;
+        while cells(word) > room {
+            let head = beginning(word, room);
+            lines.push(head.to_owned());
+            word = word.get(head.len()..).unwrap_or_default();
         }
-        line.extend(word);
+        line.push_str(word);
     }
     lines.push(line);
     lines

@@ -63,7 +63,7 @@ pub(super) fn detail(moment: &Moment<'_>) -> Option<String> {
 /// Where the message is, and what is not known.
 pub(super) fn conclude(life: &mut Life, places: &[Place]) {
     life.state = state(life);
-    life.verdict = verdict(life);
+    life.verdict = verdict(life, places);
     for (at, place) in places
         .iter()
         .enumerate()
@@ -131,7 +131,7 @@ fn state(life: &Life) -> State {
     }
 }
 
-fn verdict(life: &Life) -> String {
+fn verdict(life: &Life, places: &[Place]) -> String {
     let took = |ms: Option<i64>| match ms {
         Some(ms) => match u64::try_from(ms) {
             Ok(ms) => format!(", {} after it was signed", fine_span(ms)),
@@ -155,10 +155,7 @@ fn verdict(life: &Life) -> String {
         State::Late => "came too late; listed as expired, not in the mailbox".to_owned(),
         State::Taken => "taken in; it is not for a reader".to_owned(),
         State::Erased => "erased on the operator's wish".to_owned(),
-        State::Fetched => {
-            "fetched and acknowledged; the reader's store is not among those that were read"
-                .to_owned()
-        }
+        State::Fetched => format!("fetched and acknowledged; {}", after_fetching(life, places)),
         State::Waiting => "waits on the bus for its reader".to_owned(),
         State::Dropped => "dropped by the bus unread: the queue was full".to_owned(),
         State::Expired => "dropped by the bus unread: it waited too long".to_owned(),
@@ -166,7 +163,14 @@ fn verdict(life: &Life) -> String {
         State::Discarded => "taken out of its queue unread, by the operator".to_owned(),
         State::GivenUp => "given up by the operator; no relay had it".to_owned(),
         State::Accepted => {
-            "accepted by a relay whose store is not among those that were read".to_owned()
+            let buses = || places.iter().filter(|place| place.kind == StoreKind::Bus);
+            if buses().any(|place| place.base > 0) {
+                "accepted by a relay; what became of it there was compacted, or stands in a store that \
+                 is not among those that were read"
+                    .to_owned()
+            } else {
+                "accepted by a relay whose store is not among those that were read".to_owned()
+            }
         }
         State::Refused => "refused by every relay".to_owned(),
         State::Queued => match attempts() {
@@ -175,5 +179,24 @@ fn verdict(life: &Life) -> String {
             n => format!("waits to be sent, after {n} failed attempts"),
         },
         State::Unknown => "only traces of it are left".to_owned(),
+    }
+}
+
+/// Why nothing tells of a message beyond the bus.
+fn after_fetching(life: &Life, places: &[Place]) -> &'static str {
+    let key = life.to.as_deref();
+    let reader = places
+        .iter()
+        .find(|place| key.is_some() && place.key.as_deref() == key);
+    match reader {
+        None => "the reader's store is not among those that were read",
+        Some(place) if place.base > 0 => {
+            "the reader's store does not tell of it: it was dropped at its gate, or what told of it was \
+             compacted"
+        }
+        Some(_) => {
+            "the reader's store does not have it: it was dropped at its gate, most likely, and the \
+             reader's standard error says why"
+        }
     }
 }

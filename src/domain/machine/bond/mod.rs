@@ -5,34 +5,38 @@
 //! of one session can reach the next. It is fed with [`Input`]s by a driver that owns the sockets,
 //! the clock and the human, and answers with [`Action`]s.
 //!
-//! - [`io`]: what goes in and comes out
+//! - [`io`]: what goes in and comes out; [`tell`] and [`row`]: what the user hears and what is recorded
 //! - [`replay`]: which packets are new
 //! - [`track`]: which of the relay's positions were seen, and what is missing
 //! - [`offers`]: files that wait for consent
-//! - [`session`]: the machine
+//! - [`session`]: the machine; its parts are the handshake, what is sent and what is received
 //! - [`own`]: the machine of our own mode
 //! - [`machine`]: what a driver needs of either
 
+mod handshake;
 pub mod io;
 pub mod machine;
 pub mod offers;
 pub mod own;
 mod receive;
 pub mod replay;
+pub mod row;
 mod send;
 pub mod session;
+pub mod tell;
 pub mod track;
 
 pub use crate::wire::bond::Role;
 pub use io::{
-    AbortReason, Action, Carries, Delivery, Dropped, Ending, Failure, Happening, Input, OfferId,
-    OutgoingFile, Polled, Refusal, RelayOddity, Request, Row, Ticket,
+    Action, Carries, Delivery, Failure, Input, OfferId, OutgoingFile, Polled, Request, Ticket,
 };
 pub use machine::Machine;
 pub use offers::Offer;
 pub use own::{LocalFile, OwnAction, OwnHappening, OwnInput, OwnSession, Pinned, TransferFailure};
+pub use row::{Dropped, Ending, Row};
 pub use send::SendError;
 pub use session::{Phase, Policy, Session, StepError};
+pub use tell::{AbortReason, Happening, Refusal, RelayOddity};
 
 /// Life of a session that nobody confirmed, and of a confirmed one without a sign of life.
 pub const SESSION_TTL_MS: u64 = 30 * 60 * 1000;

@@ -3,12 +3,11 @@
 use serde_json::Value;
 
 use super::MAX_NAME_BYTES;
-use super::io::{
-    AbortReason, Action, Delivery, Dropped, Ending, Happening, OfferId, Polled, Refusal,
-    RelayOddity, Row,
-};
+use super::io::{Action, Delivery, OfferId, Polled};
 use super::offers::Offer;
+use super::row::{Dropped, Ending, Row};
 use super::session::{Phase, Session};
+use super::tell::{AbortReason, Happening, Refusal, RelayOddity};
 use super::track::Place;
 use crate::crypto::agree::AgreementPublic;
 use crate::crypto::{aead, hash, kdf};

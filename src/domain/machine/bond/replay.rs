@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 
 use super::REPLAY_WINDOW_MS;
-use super::io::Dropped;
+use super::row::Dropped;
 use crate::types::time::UnixMillis;
 use crate::wire::bond::packet::PacketNonce;
 

@@ -1,7 +1,9 @@
 //! What goes out: words, files, confirmations. Nothing but a tag leaves before the peer is proven.
 
-use super::io::{Action, Carries, OutgoingFile, Refusal, Row, Ticket};
+use super::io::{Action, Carries, OutgoingFile, Ticket};
+use super::row::Row;
 use super::session::{Keys, Phase, Session, StepError};
+use super::tell::Refusal;
 use super::{BUDGET_FILES, Ending};
 use crate::crypto::aead;
 use crate::types::entropy::{Entropy, EntropyError};

@@ -1,17 +1,16 @@
 //! The machine itself: phases, time, and what each input leads to.
 
-use super::io::{
-    AbortReason, Action, Carries, Ending, Failure, Happening, Input, OfferId, Refusal, RelayOddity,
-    Request, Row, Ticket,
-};
+use super::io::{Action, Failure, Input, OfferId, Request, Ticket};
 use super::offers::{Offer, Offers};
 use super::replay::Replay;
+use super::row::{Ending, Row};
 use super::send::{Outgoing, SendError};
+use super::tell::{Happening, Refusal, RelayOddity};
 use super::track::Track;
 use super::{CONFIRM_AGAIN_MS, MAX_CONFIRM_WAIT_MS, SESSION_TTL_MS};
 use crate::crypto::aead::SealKey;
-use crate::crypto::agree::{AgreementPublic, EphemeralSecret};
-use crate::crypto::kdf::{self, CodeKey};
+use crate::crypto::agree::EphemeralSecret;
+use crate::crypto::kdf::CodeKey;
 use crate::types::entropy::{Entropy, EntropyError};
 use crate::types::time::UnixMillis;
 use crate::wire::bond::Role;
@@ -221,6 +220,12 @@ impl Session {
         self.me
     }
 
+    /// Who the peer is to the relay, as far as the relay said.
+    #[must_use]
+    pub const fn peer(&self) -> Option<PeerId> {
+        self.peer
+    }
+
     /// How many sit in the session, ourselves included, as far as we know.
     #[must_use]
     pub const fn members(&self) -> u8 {
@@ -352,65 +357,6 @@ impl Session {
         self.confirm(now, entropy, out);
     }
 
-    fn created(&mut self, out: &mut Vec<Action>) {
-        if self.role == Role::Host && self.phase == Phase::Opening {
-            self.phase = Phase::Waiting;
-            out.push(Action::Record(Row::SessionCreated {
-                routing: self.routing.prefix(),
-            }));
-            out.push(Action::Tell(Happening::Opened));
-        }
-    }
-
-    fn joined(
-        &mut self,
-        now: UnixMillis,
-        host_key: &str,
-        entropy: &dyn Entropy,
-        out: &mut Vec<Action>,
-    ) {
-        if self.role != Role::Guest || self.phase != Phase::Opening {
-            return;
-        }
-        out.push(Action::Record(Row::SessionJoined {
-            routing: self.routing.prefix(),
-        }));
-        match host_key.parse() {
-            Ok(host) => self.agree(&host, out),
-            Err(_) => self.over(Ending::Aborted(AbortReason::BadKey), out),
-        }
-        self.confirm(now, entropy, out);
-    }
-
-    /// The peer's key is known: uses our half up. The guest's tag is due at once.
-    pub(super) fn agree(&mut self, theirs: &AgreementPublic, out: &mut Vec<Action>) {
-        let Some(Half { secret, code_key }) = self.half.take() else {
-            return;
-        };
-        let ours = secret.public();
-        let transcript = match self.role {
-            Role::Host => kdf::transcript(&ours, theirs),
-            Role::Guest => kdf::transcript(theirs, &ours),
-        };
-        let Ok(shared) = secret.agree(theirs) else {
-            self.over(Ending::Aborted(AbortReason::BadKey), out);
-            return;
-        };
-        let seal = kdf::session_key(&shared, &code_key, &transcript);
-        let tag = |role: Role| kdf::confirmation(&seal, role.word(), &transcript);
-        self.keys = Some(Keys {
-            own_tag: tag(self.role),
-            peer_tag: tag(self.role.other()),
-            seal,
-        });
-        self.phase = Phase::Keyed;
-        self.confirmation.due = self.role == Role::Guest;
-        out.push(Action::Record(Row::KeyExchangeCompleted {
-            role: self.role,
-        }));
-        out.push(Action::Tell(Happening::PeerJoined));
-    }
-
     fn posted(&mut self, now: UnixMillis, ticket: Ticket, out: &mut Vec<Action>) {
         if self.is_over() {
             return;
@@ -523,23 +469,6 @@ impl Session {
         };
         if !std::mem::replace(said, true) {
             out.push(Action::Tell(Happening::RelayOdd { what }));
-        }
-    }
-
-    /// Sends our tag if it is due: with a new nonce each time, or a peer that saw the last one
-    /// would take it for a replay. Without randomness it stays due.
-    fn confirm(&mut self, now: UnixMillis, entropy: &dyn Entropy, out: &mut Vec<Action>) {
-        let waiting = &self.confirmation;
-        if !waiting.due || waiting.in_flight.is_some() || now < waiting.not_before {
-            return;
-        }
-        if let Ok((ticket, payload)) = self.seal_tag(now, entropy) {
-            self.confirmation.in_flight = Some(ticket);
-            out.push(Action::Post {
-                ticket,
-                kind: Carries::Confirmation,
-                payload,
-            });
         }
     }
 }

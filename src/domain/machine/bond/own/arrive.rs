@@ -1,8 +1,10 @@
 //! What the peer's records say about files.
 
-use super::super::io::{Action, Dropped, Happening, OfferId, Refusal, Row};
+use super::super::io::{Action, OfferId};
 use super::super::offers::Offer;
 use super::super::receive::cut;
+use super::super::row::{Dropped, Row};
+use super::super::tell::{Happening, Refusal};
 use super::CHUNK_BYTES;
 use super::body::{Answer, Body, Offered};
 use super::files::{Arrival, Incoming, Leg, MAX_FILES};

@@ -1,5 +1,7 @@
 //! What our own mode adds to inputs, actions and happenings.
 
+use std::fmt;
+
 use super::super::io::OfferId;
 
 /// A file on this machine that the driver holds open and has hashed.
@@ -15,8 +17,7 @@ pub struct LocalFile {
     pub note: String,
 }
 
-/// What a session in our own mode is told beside the common inputs.
-#[derive(Debug)]
+/// What a session in our own mode is told beside the common inputs. `Debug` shows no content.
 pub enum OwnInput {
     /// The user wants to send a file, of any content. [`OwnHappening::FileQueued`] tells its id.
     OfferFile(LocalFile),
@@ -53,8 +54,29 @@ pub enum OwnInput {
     Pin(Vec<u8>),
 }
 
-/// What is to be done beside the common actions. In order, and before the next input.
-#[derive(Debug)]
+impl fmt::Debug for OwnInput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OwnInput::OfferFile(file) => write!(f, "OfferFile({} bytes)", file.size),
+            OwnInput::ChunkRead { id, offset, bytes } => {
+                write!(
+                    f,
+                    "ChunkRead({}, {offset}, {} bytes)",
+                    id.as_str(),
+                    bytes.len()
+                )
+            }
+            OwnInput::ReadFailed { id } => write!(f, "ReadFailed({})", id.as_str()),
+            OwnInput::Stored { id } => write!(f, "Stored({})", id.as_str()),
+            OwnInput::StoreFailed { id } => write!(f, "StoreFailed({})", id.as_str()),
+            OwnInput::Cancel { id } => write!(f, "Cancel({})", id.as_str()),
+            OwnInput::Pin(bytes) => write!(f, "Pin({} bytes)", bytes.len()),
+        }
+    }
+}
+
+/// What is to be done beside the common actions. In order, and before the next input. `Debug` shows
+/// no content.
 pub enum OwnAction {
     /// Read from a file of ours; answer with [`OwnInput::ChunkRead`] or [`OwnInput::ReadFailed`].
     ReadChunk {
@@ -91,6 +113,27 @@ pub enum OwnAction {
         /// Which file.
         id: OfferId,
     },
+}
+
+impl fmt::Debug for OwnAction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OwnAction::ReadChunk { id, offset, len } => {
+                write!(f, "ReadChunk({}, {offset}, {len} bytes)", id.as_str())
+            }
+            OwnAction::StoreChunk { id, offset, bytes } => {
+                write!(
+                    f,
+                    "StoreChunk({}, {offset}, {} bytes)",
+                    id.as_str(),
+                    bytes.len()
+                )
+            }
+            OwnAction::FinishFile { id } => write!(f, "FinishFile({})", id.as_str()),
+            OwnAction::DiscardFile { id } => write!(f, "DiscardFile({})", id.as_str()),
+            OwnAction::ReleaseFile { id } => write!(f, "ReleaseFile({})", id.as_str()),
+        }
+    }
 }
 
 /// What the user should know beside the common happenings.

@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use super::super::io::{
-    AbortReason, Action, Delivery, Dropped, Ending, Happening, Polled, RelayOddity, Row,
-};
+use super::super::io::{Action, Delivery, Polled};
 use super::super::receive::cut;
+use super::super::row::{Dropped, Ending, Row};
 use super::super::session::Phase;
+use super::super::tell::{AbortReason, Happening, RelayOddity};
 use super::super::track::Place;
 use super::MAX_PIN_BYTES;
 use super::body::{Body, Control};

@@ -1,8 +1,10 @@
 //! What goes out: proofs, then records. Nothing but a proof leaves before the peer is proven.
 
-use super::super::io::{Action, Carries, Happening, OfferId, Refusal, Row};
+use super::super::io::{Action, Carries, OfferId};
+use super::super::row::Row;
 use super::super::send::SendError;
 use super::super::session::{Phase, StepError};
+use super::super::tell::{Happening, Refusal};
 use super::body::{Answer, Body, Control, Offered, Outcome, Withdraw};
 use super::files::{Arrival, Leg, MAX_FILES, Outgoing, Source};
 use super::io::{LocalFile, OwnAction, OwnHappening, TransferFailure};

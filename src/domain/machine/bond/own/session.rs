@@ -1,11 +1,10 @@
 //! The machine itself: phases, time, and what each input leads to.
 
-use super::super::io::{
-    AbortReason, Action, Ending, Failure, Happening, Input, OfferId, Refusal, RelayOddity, Request,
-    Row, Ticket,
-};
+use super::super::io::{Action, Failure, Input, OfferId, Request, Ticket};
 use super::super::offers::{Offer, Offers};
+use super::super::row::{Ending, Row};
 use super::super::session::{Phase, Policy, StepError};
+use super::super::tell::{AbortReason, Happening, Refusal, RelayOddity};
 use super::super::track::Track;
 use super::super::{CONFIRM_AGAIN_MS, SESSION_TTL_MS};
 use super::files::{Arrival, Files, Source};
@@ -315,7 +314,14 @@ impl OwnSession {
             }
             Input::Created => self.created(now, &mut out),
             Input::Joined { host_key } => self.joined(now, &host_key, &mut out),
-            Input::Polled(polled) => self.polled(now, polled, entropy, &mut out),
+            Input::Polled(polled) => {
+                let wanted = self.inbox.wants();
+                self.polled(now, polled, entropy, &mut out);
+                // The peer is in full swing, and a relay hands out so much at a time.
+                if self.inbox.wants() > wanted {
+                    self.poll(&mut out);
+                }
+            }
             Input::Posted { ticket } => self.posted(now, ticket),
             Input::Failed { request, failure } => self.failed(now, request, failure, &mut out),
             Input::Tick => {
