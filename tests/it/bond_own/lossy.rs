@@ -65,7 +65,7 @@ fn ending_told(world: &World, side: usize) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
 
     #[test]
     fn everything_arrives_once_and_in_order(

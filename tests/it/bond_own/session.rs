@@ -102,6 +102,25 @@ fn a_session_outlives_its_relay() {
 }
 
 #[test]
+fn a_relay_that_forgets_all_the_time_is_outlived() {
+    for (every, rounds) in [(1, 60usize), (2, 90), (7, 300)] {
+        let mut world = World::met(13);
+        for n in 0..rounds {
+            if n % every == 0 {
+                world.forget();
+            }
+            if n % 10 == 0 {
+                world.say(HOST, &format!("{n}")).unwrap();
+            }
+            world.round(1_000);
+        }
+        world.rounds(120, 1_000);
+        assert_eq!(world.phases(), [Phase::Confirmed; 2]);
+        assert_eq!(world.chats(GUEST).len(), rounds.div_ceil(10), "{every}");
+    }
+}
+
+#[test]
 fn a_relay_that_lies_to_one_side_is_left_by_both() {
     for liar in [HOST, GUEST] {
         let mut world = World::met(5);

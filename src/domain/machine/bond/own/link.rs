@@ -2,12 +2,14 @@
 //! on them, so both sides look for each other under the next of a row of routing ids that only they
 //! can compute, and the numbering goes on where it was.
 //!
-//! The host makes the next one; the guest tries the next few and the one it had, in turn.
+//! Both count from the last one where they heard each other. The host makes one of the next four, the
+//! guest tries what is around: whoever of the two heard the last word, their windows overlap, however
+//! often the relay forgets, and whatever it says to only one of them.
 
 use super::super::io::{Action, Failure};
 use super::io::OwnHappening;
 use super::session::OwnSession;
-use super::{MAX_BACKOFF_MS, RETRY_MS, SILENCE_MS};
+use super::{MAX_BACKOFF_MS, SILENCE_MS};
 use crate::crypto::agree::AgreementPublic;
 use crate::domain::machine::bond::track::Track;
 use crate::domain::machine::bond::{Happening, Phase};
@@ -16,8 +18,12 @@ use crate::types::time::UnixMillis;
 use crate::wire::bond::Role;
 use crate::wire::bond::code::RoutingId;
 
-/// What a guest tries, counted from the last that it was in.
-const TRIES: [u64; 12] = [1, 2, 0, 3, 4, 0, 5, 6, 0, 7, 8, 0];
+/// What a host makes, counted from the last where it heard the guest.
+const HOST_TRIES: [i64; 4] = [1, 2, 3, 4];
+
+/// What a guest tries, counted from the last where it heard the host. The host may have heard it in
+/// one that is up to four further, and it the host likewise.
+const GUEST_TRIES: [i64; 13] = [1, 2, 0, 3, 4, -1, 5, -2, 6, -3, 7, -4, 8];
 
 /// The first pause between two attempts.
 const BACKOFF_MS: u64 = 500;
@@ -30,11 +36,14 @@ pub(super) struct Link {
     asking: bool,
     /// The host sits in a session of its own making already and wants to know.
     joining: bool,
-    tries: usize,
+    /// Where in the row of attempts.
+    step: usize,
+    /// Attempts since it went down.
+    tries: u32,
     not_before: UnixMillis,
     /// The generation that we are in or try.
     generation: u64,
-    /// The guest's last one.
+    /// The last one where the peer was heard.
     base: u64,
     /// Since when it is up.
     since: UnixMillis,
@@ -50,6 +59,7 @@ impl Link {
             up: true,
             asking: false,
             joining: false,
+            step: 0,
             tries: 0,
             not_before: now,
             generation: 0,
@@ -58,6 +68,26 @@ impl Link {
             moved: false,
             told: false,
         }
+    }
+}
+
+impl Link {
+    /// Half a second, a second, and so on.
+    fn pause(&self) -> u64 {
+        if self.tries == 0 {
+            return 0;
+        }
+        (BACKOFF_MS << self.tries.min(8)).min(MAX_BACKOFF_MS)
+    }
+
+    fn candidate(&self, role: Role) -> u64 {
+        let row: &[i64] = match role {
+            Role::Host => &HOST_TRIES,
+            Role::Guest => &GUEST_TRIES,
+        };
+        let at = self.step.checked_rem(row.len()).unwrap_or(0);
+        let ahead = row.get(at).copied().unwrap_or(1);
+        self.base.saturating_add_signed(ahead)
     }
 }
 
@@ -70,11 +100,11 @@ impl OwnSession {
         self.link.up = false;
         self.link.asking = false;
         self.link.joining = false;
-        self.link.tries = 0;
-        self.link.not_before = now;
-        if self.role == Role::Host {
-            self.link.generation = self.link.generation.saturating_add(1);
+        // A relay that forgets at once is not asked at once.
+        if now.since(self.link.since) >= MAX_BACKOFF_MS {
+            self.link.tries = 0;
         }
+        self.link.not_before = now.plus(self.link.pause());
         self.forget_post(now);
         if !self.link.told {
             self.link.told = true;
@@ -86,8 +116,13 @@ impl OwnSession {
     pub(super) fn heard(&mut self, now: UnixMillis, out: &mut Vec<Action>) {
         self.alive = now;
         self.link.moved = false;
-        if self.link.up && self.link.told {
-            self.link.told = false;
+        if !self.link.up {
+            return;
+        }
+        self.link.base = self.link.generation;
+        self.link.step = 0;
+        self.link.tries = 0;
+        if std::mem::take(&mut self.link.told) {
             out.push(Action::Tell(Happening::Own(OwnHappening::Resumed)));
         }
     }
@@ -115,10 +150,7 @@ impl OwnSession {
         if entropy.fill(&mut unused).is_err() {
             return;
         }
-        if self.role == Role::Guest {
-            let step = TRIES.get(self.link.tries % TRIES.len()).unwrap_or(&1);
-            self.link.generation = self.link.base.saturating_add(*step);
-        }
+        self.link.generation = self.link.candidate(self.role);
         let Some(routing) = self.route(self.link.generation) else {
             return;
         };
@@ -152,7 +184,9 @@ impl OwnSession {
         self.link.asking = false;
         self.link.joining = false;
         self.link.since = now;
-        self.link.base = self.link.generation;
+        // If it does not last, the next in the row is tried.
+        self.link.step = self.link.step.saturating_add(1);
+        self.link.tries = self.link.tries.saturating_add(1);
         self.track = Track::default();
         self.slow = false;
         self.not_before = now;
@@ -166,23 +200,17 @@ impl OwnSession {
             return;
         }
         self.link.asking = false;
-        if self.role == Role::Host {
-            // Taken: by an attempt of ours whose answer was lost, as nobody else knows the id.
-            let next = self.link.joining && failure != Failure::Unreachable;
-            self.link.joining = !self.link.joining && failure == Failure::Full;
-            if next {
-                self.link.generation = self.link.generation.saturating_add(1);
-            }
+        // Taken, perhaps by an attempt of ours whose answer was lost, as nobody else knows the id.
+        let joins = self.role == Role::Host && failure == Failure::Full && !self.link.joining;
+        self.link.joining = joins;
+        if !joins && failure != Failure::Unreachable {
+            self.link.step = self.link.step.saturating_add(1);
         }
-        if !(self.role == Role::Guest && failure == Failure::Unreachable) {
-            self.link.tries = self.link.tries.saturating_add(1);
-        }
-        let shift = u32::try_from(self.link.tries.min(5)).unwrap_or(5);
+        self.link.tries = self.link.tries.saturating_add(1);
         let pause = match failure {
-            Failure::Limited { retry_after_ms } => retry_after_ms,
-            Failure::Unreachable => RETRY_MS,
-            _ => (BACKOFF_MS << shift).min(MAX_BACKOFF_MS),
+            Failure::Limited { retry_after_ms } => retry_after_ms.min(60_000),
+            _ => self.link.pause(),
         };
-        self.link.not_before = now.plus(pause.min(60_000));
+        self.link.not_before = now.plus(pause);
     }
 }

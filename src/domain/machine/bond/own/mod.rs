@@ -15,10 +15,11 @@
 //! - `body`: what a record holds
 //! - `files`: offers, answers, chunks; `arrive` handles those of the peer
 //! - `link`: relays that lose a session, and finding each other again
-//! - [`session`]: the machine; `receive` and `send` are its two halves
+//! - [`session`]: the machine; `receive`, `send` and `end` are parts of it
 
 mod arrive;
 mod body;
+mod end;
 mod files;
 mod handshake;
 pub mod io;
@@ -79,7 +80,7 @@ pub const SILENCE_MS: u64 = 120_000;
 pub const PROOF_MS: u64 = 180_000;
 
 /// The longest pause between two attempts to find each other again.
-pub const MAX_BACKOFF_MS: u64 = 10_000;
+pub const MAX_BACKOFF_MS: u64 = 5_000;
 
 /// Bytes of what two sides exchange in order to pin each other.
 pub const MAX_PIN_BYTES: usize = 4_096;

@@ -7,9 +7,9 @@ use super::super::session::{Phase, Policy, StepError};
 use super::super::tell::{AbortReason, Happening, Refusal, RelayOddity};
 use super::super::track::Track;
 use super::super::{CONFIRM_AGAIN_MS, SESSION_TTL_MS};
-use super::files::{Arrival, Files, Source};
+use super::files::{Files, Source};
 use super::handshake::{Met, Pinned, Start};
-use super::io::{OwnAction, OwnHappening, OwnInput, TransferFailure};
+use super::io::OwnInput;
 use super::keys::Keys;
 use super::link::Link;
 use super::stream::{Inbox, Outbox};
@@ -42,8 +42,8 @@ pub(super) enum Load {
 
 /// What was told once and need not be told again.
 #[derive(Default)]
-struct Said {
-    goodbye: bool,
+pub(super) struct Said {
+    pub(super) goodbye: bool,
     push: bool,
     reflection: bool,
     second_joiner: bool,
@@ -85,7 +85,7 @@ pub struct OwnSession {
     pub(super) chats_told: u64,
     /// Records that could not be opened.
     pub(super) unreadable: u64,
-    said: Said,
+    pub(super) said: Said,
     born: UnixMillis,
     pub(super) alive: UnixMillis,
     tickets: u64,
@@ -504,77 +504,6 @@ impl OwnSession {
     pub(super) const fn ticket(&mut self) -> Ticket {
         self.tickets = self.tickets.saturating_add(1);
         Ticket(self.tickets)
-    }
-
-    /// The end, once: says goodbye, tells, records, erases keys and what was not finished.
-    pub(super) fn over(&mut self, ending: Ending, out: &mut Vec<Action>) {
-        if self.is_over() {
-            return;
-        }
-        let (chats, files) = self.undelivered();
-        self.phase = Phase::Over(ending);
-        self.start = None;
-        self.met = None;
-        self.keys = None;
-        self.proof = Proof::default();
-        self.posting = None;
-        self.outbox = Outbox::default();
-        self.inbox = Inbox::default();
-        self.end_files(out);
-        if !self.said.goodbye {
-            self.said.goodbye = true;
-            out.push(Action::Goodbye);
-        }
-        if let Ending::Aborted(reason) = ending {
-            out.push(Action::Record(Row::SessionAborted { reason }));
-        }
-        out.push(Action::Record(Row::SessionEnded { reason: ending }));
-        if chats > 0 || files > 0 {
-            out.push(Action::Tell(Happening::Own(OwnHappening::Undelivered {
-                chats,
-                files,
-            })));
-        }
-        out.push(Action::Tell(match ending {
-            Ending::User => Happening::Ended,
-            Ending::Aborted(reason) => Happening::Aborted { reason },
-            Ending::Expired => Happening::Expired,
-            Ending::RelayLost => Happening::RelayLost,
-            Ending::PeerGone => Happening::PeerGone,
-            Ending::OpenFailed(failure) => Happening::OpenFailed { failure },
-        }));
-    }
-
-    /// What was offered is still with the peer, so it goes with the session.
-    fn end_files(&mut self, out: &mut Vec<Action>) {
-        let files = std::mem::take(&mut self.files);
-        let mut failed = |id: OfferId| {
-            let why = TransferFailure::SessionOver;
-            out.push(Action::Tell(Happening::Own(OwnHappening::FileFailed {
-                id,
-                why,
-            })));
-        };
-        let mut effects = Vec::new();
-        for file in files.out {
-            failed(file.id.clone());
-            if matches!(file.source, Source::Edge) {
-                effects.push(OwnAction::ReleaseFile { id: file.id });
-            }
-        }
-        for file in files.incoming {
-            match file.arrival {
-                Arrival::Asked => failed(file.id),
-                Arrival::Moving { .. } => {
-                    failed(file.id.clone());
-                    effects.push(OwnAction::DiscardFile { id: file.id });
-                }
-                // It is whole and was agreed to: the driver is giving it its name.
-                Arrival::Storing => self.files.incoming.push(file),
-            }
-        }
-        self.offers.clear();
-        out.extend(effects.into_iter().map(Action::Own));
     }
 
     pub(super) fn odd(&mut self, what: RelayOddity, out: &mut Vec<Action>) {
