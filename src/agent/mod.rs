@@ -12,10 +12,11 @@
 //!
 //! - [`client`]: the only HTTP client. [`lease`]: who may act for the session.
 //! - [`roster`]: who is there. [`directory`]: who is meant by a name. [`lifecycle`]: signals, the parent, liveness.
-//! - [`pairing`]: the edge of pairing.
+//! - [`pairing`]: the edge of pairing. [`bond`]: the edge of sealed sessions.
 //! - [`trouble`]: what failed, for the model to be told. [`progress`]: what it works on, for a hook.
 //! - [`runtime`]: which session is acted for. [`wake`]: after sleep. [`driver`]: start and end.
 
+pub mod bond;
 pub mod client;
 pub mod clock;
 pub mod config;

@@ -8,7 +8,10 @@
 //! - [`query`]: rows -> what a caller wants to know.
 //! - [`gate`]: the trust gate that every arriving message passes.
 //! - [`rehearsal`]: what commands would lead to, without a store.
+//! - `bond`: names, bytes and texts of sealed sessions.
 
+#[cfg(feature = "sealed")]
+pub mod bond;
 pub mod decide;
 pub mod gate;
 pub mod machine;

@@ -7,6 +7,7 @@ use interlink::domain::machine::bond::{
     TransferFailure,
 };
 use interlink::testkit::Rng;
+use interlink::types::secret::Secret;
 
 use super::world::{GUEST, HOST, World};
 
@@ -68,15 +69,22 @@ fn several_files_and_words_go_both_ways_at_once() {
         note: String::new(),
     };
     world.feed(HOST, Input::SendFile(text.clone())).unwrap();
+    let held = Input::Own(OwnInput::OfferContent {
+        name: "held.bin".to_owned(),
+        content: Secret::new(bytes(77, 600_000)),
+        note: String::new(),
+    });
+    world.feed(HOST, held).unwrap();
     world.rounds(40, 1_000);
     let stored = |side: usize| world.disk[side].whole.values().cloned().collect::<Vec<_>>();
     let (at_guest, at_host) = (stored(GUEST), stored(HOST));
-    assert_eq!((at_guest.len(), at_host.len()), (4, 3));
+    assert_eq!((at_guest.len(), at_host.len()), (5, 3));
     for n in 0..3 {
         assert!(at_guest.contains(&content(n)));
         assert!(at_host.contains(&content(10 + n)));
     }
     assert!(at_guest.contains(&text.content.into_bytes()));
+    assert!(at_guest.contains(&bytes(77, 600_000)));
     assert_eq!(world.chats(GUEST), ["0", "1", "2"]);
 }
 

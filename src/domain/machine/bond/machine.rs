@@ -14,7 +14,9 @@ use crate::wire::bond::own::FLOW;
 /// A session of either mode.
 ///
 /// A driver MUST execute the actions of a step in order, and feed an answer to each request that it
-/// makes. It MUST drop the answer to a poll that was asked under another [`Machine::routing`] than
+/// makes. What is posted before a goodbye is sent before it, although the session is over by then: it
+/// is the last word under the seal. Create and join are what they say, whatever the role: in our own
+/// mode a host may have to join its own session. It MUST drop the answer to a poll that was asked under another [`Machine::routing`] than
 /// the present one: a session in our own mode moves when its relay loses it.
 pub trait Machine: Send {
     /// Takes one input.

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::super::io::OfferId;
+use crate::types::secret::Secret;
 
 /// A file on this machine that the driver holds open and has hashed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +22,16 @@ pub struct LocalFile {
 pub enum OwnInput {
     /// The user wants to send a file, of any content. [`OwnHappening::FileQueued`] tells its id.
     OfferFile(LocalFile),
+    /// The user wants to send a file, of any content, that was read and checked already. It is held
+    /// in memory until it is delivered. [`OwnHappening::FileQueued`] tells its id.
+    OfferContent {
+        /// Its base name.
+        name: String,
+        /// All of it.
+        content: Secret<Vec<u8>>,
+        /// What to say about it; may be empty.
+        note: String,
+    },
     /// What [`OwnAction::ReadChunk`] asked for.
     ChunkRead {
         /// Which file.
@@ -58,6 +69,9 @@ impl fmt::Debug for OwnInput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             OwnInput::OfferFile(file) => write!(f, "OfferFile({} bytes)", file.size),
+            OwnInput::OfferContent { content, .. } => {
+                write!(f, "OfferContent({} bytes)", content.expose().len())
+            }
             OwnInput::ChunkRead { id, offset, bytes } => {
                 write!(
                     f,

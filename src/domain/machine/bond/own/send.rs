@@ -13,9 +13,10 @@ use super::{
     CHUNK_BYTES, FRAME_CHARS, KEEPALIVE_MS, MAX_PIN_BYTES, MAX_WAITING, RESEND_MS,
     SLOW_FRAME_CHARS, SLOW_RESEND_MS, WINDOW_BYTES,
 };
-use crate::crypto::hash::Sha256Stream;
+use crate::crypto::hash::{self, Sha256Stream};
 use crate::domain::machine::bond::{Ending, MAX_NAME_BYTES};
 use crate::types::entropy::Entropy;
+use crate::types::secret::Secret;
 use crate::types::time::UnixMillis;
 use crate::wire::bond::Role;
 use crate::wire::bond::own::{self, MAX_RECORDS, Record};
@@ -67,6 +68,24 @@ impl OwnSession {
             return Err(SendError::TooLarge.into());
         }
         Ok(self.queue(&Body::Pin(bytes))?)
+    }
+
+    pub(super) fn offer_content(
+        &mut self,
+        now: UnixMillis,
+        name: String,
+        content: Secret<Vec<u8>>,
+        note: String,
+        entropy: &dyn Entropy,
+        out: &mut Vec<Action>,
+    ) -> Result<(), StepError> {
+        let local = LocalFile {
+            name,
+            size: wide(content.expose().len()),
+            sha256: hash::sha256(content.expose()),
+            note,
+        };
+        self.offer_file(now, local, Source::Memory(content), entropy, out)
     }
 
     pub(super) fn offer_file(

@@ -16,6 +16,7 @@ use super::stream::{Inbox, Outbox};
 use super::{PROOF_MS, RETRY_MS, SLOW_AFTER_MS};
 use crate::crypto::agree::AgreementPublic;
 use crate::types::entropy::{Entropy, EntropyError};
+use crate::types::secret::Secret;
 use crate::types::time::UnixMillis;
 use crate::wire::bond::Role;
 use crate::wire::bond::code::{PeerId, RoutingId};
@@ -285,16 +286,14 @@ impl OwnSession {
         match input {
             Input::Say(text) => self.say(now, text, &mut out)?,
             Input::SendFile(file) => {
-                let bytes = file.content.into_bytes();
-                let local = super::LocalFile {
-                    name: file.name,
-                    size: u64::try_from(bytes.len()).unwrap_or(u64::MAX),
-                    sha256: crate::crypto::hash::sha256(&bytes),
-                    note: file.note,
-                };
-                let source = Source::Memory(crate::types::secret::Secret::new(bytes));
-                self.offer_file(now, local, source, entropy, &mut out)?;
+                let content = Secret::new(file.content.into_bytes());
+                self.offer_content(now, file.name, content, file.note, entropy, &mut out)?;
             }
+            Input::Own(OwnInput::OfferContent {
+                name,
+                content,
+                note,
+            }) => self.offer_content(now, name, content, note, entropy, &mut out)?,
             Input::Own(OwnInput::OfferFile(local)) => {
                 self.offer_file(now, local, Source::Edge, entropy, &mut out)?;
             }
