@@ -14,6 +14,7 @@ use interlink::domain::decide::agent::{Agent, AgentCommand, AgentReply};
 use interlink::domain::decide::bus::{Bus, BusCommand, Overflow, QueueLimits};
 use interlink::domain::projection::view;
 use interlink::domain::tables::{TableId, TableReader as _};
+use interlink::event::bus_rendezvous::RelayFlow;
 use interlink::store::{Mode, Snapshot, Store};
 use interlink::testkit::Disk;
 use interlink::testkit::sample::enqueue;
@@ -21,6 +22,7 @@ use interlink::testkit::sample_agent::{agent_history, held_history};
 use interlink::testkit::sample_directory::directory_history;
 use interlink::testkit::sample_host::host_history;
 use interlink::testkit::sample_pairing::pairing_history;
+use interlink::testkit::sample_rendezvous::{relay_join, relay_open};
 use interlink::types::time::{Clock as _, UnixMillis};
 use serde_json::Value;
 
@@ -466,6 +468,8 @@ fn rows_of_every_table_have_a_view() {
         };
         submit(&store, enqueue("a", &[n], limits));
     }
+    submit(&store, relay_open(1, 1, RelayFlow::Ordinary, START));
+    submit(&store, relay_join(1, 2, START));
     viewed::<Bus>(&store.snapshot().unwrap(), &mut shown);
     let all: BTreeSet<TableId> = TableId::ALL.iter().copied().collect();
     let missing: Vec<&TableId> = all.difference(&shown).collect();

@@ -4,6 +4,7 @@ mod bus;
 mod targets;
 
 use interlink::crypto::sign::SigningIdentity;
+use interlink::domain::audit::{Chain, lines};
 use interlink::event::StoredEvent as _;
 use interlink::event::kind::EventKind;
 use interlink::event::{Recorded, kind::StoreKind};
@@ -145,6 +146,15 @@ fn originals(name: &str, rng: &mut Rng) -> Vec<Vec<u8>> {
             json!({ "v": 2, "iv": "0".repeat(24), "encrypted": "ab", "authTag": "1".repeat(32) })
                 .to_string(),
         ],
+        "audit_lines" => {
+            let mut chain = Chain::begin();
+            let mut text = String::new();
+            for entry in lines(&agent_event(EventKind::BondOffered, &mut Rng::new(1)).unwrap()) {
+                text += &chain.append("abcdefgh", UnixMillis(1), Some(Seq(4)), &entry);
+            }
+            text += &chain.rotate("abcdefgh", UnixMillis(2), 7, "audit.log.1");
+            vec![text, r#"{"do":"show","id":"f1"}"#.to_owned()]
+        }
         "bond_packet" => vec![
             json!({ "type": "chat", "nonce": "a".repeat(32), "timestamp": 1.5, "content": "c" })
                 .to_string(),

@@ -9,6 +9,7 @@ use interlink::agent::config::parse_relays;
 use interlink::codec::{body, frame};
 use interlink::crypto::keyfile::{parse_key_text, print_key_text};
 use interlink::crypto::sign::{Signature, SigningIdentity, decode_public_key};
+use interlink::domain::audit::{Chain, Entry, Source, Taken};
 use interlink::domain::projection::bus::{PendingRow, PresenceTimeRow, RosterRow};
 use interlink::event::agent::AgentEvent;
 use interlink::event::bus::BusEvent;
@@ -21,6 +22,7 @@ use interlink::types::limit::{
 };
 use interlink::types::route::Route;
 use interlink::types::secret::Secret;
+use interlink::types::time::UnixMillis;
 use interlink::wire::announce::Announcement;
 use interlink::wire::bond::{Role, code, identity, own, own_code, packet, sealed};
 use interlink::wire::envelope::Message;
@@ -56,7 +58,35 @@ pub const ALL: &[(&str, Target)] = &[
     ("bond_own_code", bond_own_code),
     ("bond_own", bond_own),
     ("bond_card", bond_card),
+    ("audit_lines", audit_lines),
 ];
+
+/// Lines of `audit.log` that somebody may have changed: whatever stands there, who writes goes on behind
+/// it, and what he writes fits.
+fn audit_lines(data: &[u8]) {
+    let mut chain = Chain::begin();
+    for line in data.split(|byte| *byte == b'\n') {
+        let _ = chain.take(line);
+    }
+    let entry = Entry {
+        tool: "bond_message",
+        source: Source::User,
+        params: serde_json::json!({ "chars": 1 }),
+        pid: 1,
+    };
+    let at = UnixMillis(1);
+    let mut behind = chain.clone();
+    let torn = chain.own_up("abcdefgh", at, 1);
+    let line = chain.append("abcdefgh", at, None, &entry);
+    for line in torn.iter().chain([&line]) {
+        let taken = behind.take(line.trim_end_matches('\n').as_bytes());
+        assert!(matches!(taken, Ok(Taken::Ours(_))), "{taken:?}: {line}");
+    }
+    if let Some(text) = text(data) {
+        let _ = serde_json::from_str::<interlink::agent::bond::control::Request>(text);
+        let _ = serde_json::from_str::<interlink::agent::bond::control::Reply>(text);
+    }
+}
 
 fn text(data: &[u8]) -> Option<&str> {
     std::str::from_utf8(data).ok()
