@@ -151,7 +151,7 @@ impl Offered {
         let from = self.from.as_deref().unwrap_or("(unnamed)");
         let size = size_text(usize::try_from(self.size).unwrap_or(usize::MAX));
         let mut out = format!(
-            "Incoming File Transfer\nFrom: peer {from}\nFile: \"{}\"\nType: {}\nSize: {size} ({} bytes)",
+            "Incoming File Transfer\nFrom: peer {from}\nFile: {}\nType: {}\nSize: {size} ({} bytes)",
             self.name, self.kind, self.size
         );
         let _ = match self.lines {
@@ -365,7 +365,7 @@ mod tests {
         assert_eq!(
             text,
             format!(
-                "Incoming File Transfer\nFrom: peer 0123abcd\nFile: \"notes.md\"\nType: markdown\n\
+                "Incoming File Transfer\nFrom: peer 0123abcd\nFile: notes.md\nType: markdown\n\
                  Size: {0} B ({0} bytes), 4 lines\nSHA-256: {hash}\n\
                  Note: 23 characters, shown to the user only\n\
                  Warning: 3 suspicious patterns (content: instruction-override x1, bidi-controls x1; \

@@ -206,7 +206,9 @@ impl Session {
             out.push(Action::Record(Row::KeyConfirmed {
                 peer_role: self.role.other(),
             }));
-            out.push(Action::Tell(Happening::Confirmed { verification: None }));
+            if self.role == Role::Guest {
+                out.push(Action::Tell(Happening::Confirmed { verification: None }));
+            }
         } else if ours {
             self.drop_packet(Dropped::Reflected, out);
         } else if confirmed {

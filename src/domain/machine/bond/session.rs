@@ -196,10 +196,14 @@ impl Session {
         self.role
     }
 
-    /// Where it stands.
+    /// Where it stands. A host counts as confirmed once the relay took its tag: not earlier may it
+    /// send.
     #[must_use]
-    pub const fn phase(&self) -> Phase {
-        self.phase
+    pub fn phase(&self) -> Phase {
+        match (self.phase, self.role) {
+            (Phase::Confirmed, Role::Host) if !self.confirmation.taken() => Phase::Keyed,
+            (phase, _) => phase,
+        }
     }
 
     /// Whether there is nothing left to do for a driver. Offers may still wait.
@@ -367,6 +371,9 @@ impl Session {
             self.confirmation.due = self.role == Role::Guest && self.phase == Phase::Keyed;
             let doubled = CONFIRM_AGAIN_MS << self.confirmation.tries.min(3);
             self.confirmation.not_before = now.plus(doubled.min(MAX_CONFIRM_WAIT_MS));
+            if self.role == Role::Host && !self.confirmation.taken() {
+                out.push(Action::Tell(Happening::Confirmed { verification: None }));
+            }
             self.confirmation.tries = self.confirmation.tries.saturating_add(1);
             self.alive = now;
             return;
