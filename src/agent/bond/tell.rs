@@ -92,7 +92,9 @@ pub(super) fn event(
                 .to_owned(),
         ),
         Happening::RelayOdd { what } => (Kind::RelayOdd, odd(what).to_owned()),
-        Happening::Opened
+        // Only legacy sessions are opened here so far.
+        Happening::Own(_)
+        | Happening::Opened
         | Happening::OpenFailed { .. }
         | Happening::FileProgress { .. }
         | Happening::Ended => return None,
