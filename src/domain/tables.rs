@@ -70,6 +70,12 @@ tables! {
     Roster = 3, "roster", Bus;
     /// Newest signed times of sessions, where signatures are checked.
     PresenceTimes = 4, "presence_times", Bus;
+    /// Relay sessions.
+    RelaySessions = 5, "relay_sessions", Bus;
+    /// Who came into relay sessions.
+    RelayPeers = 6, "relay_peers", Bus;
+    /// Messages that wait in relay sessions.
+    RelayMessages = 7, "relay_messages", Bus;
     /// Admitted keys.
     Peers = 33, "peers", Agent;
     /// Hashes of every published version of `peers.json`.

@@ -94,6 +94,20 @@ kinds! {
     PresenceRemoved = 12, 1, "presence_removed", Bus;
     /// The message that follows was taken over from another program's queue.
     QueueImported = 13, 1, "queue_imported", Bus;
+    /// A relay session was opened.
+    RelayOpened = 14, 1, "relay_opened", Bus;
+    /// A peer joined a relay session.
+    RelayJoined = 15, 1, "relay_joined", Bus;
+    /// A peer sent something into a relay session.
+    RelaySent = 16, 1, "relay_sent", Bus;
+    /// A peer left a relay session and another one stayed.
+    RelayLeft = 17, 1, "relay_left", Bus;
+    /// A relay session ended.
+    RelayEnded = 18, 1, "relay_ended", Bus;
+    /// A relay session is in use.
+    RelayTouched = 19, 1, "relay_touched", Bus;
+    /// Messages left a relay session that goes on.
+    RelayErased = 20, 1, "relay_erased", Bus;
     /// A key was admitted.
     PeerAdded = 101, 1, "peer_added", Agent;
     /// A key was revoked.

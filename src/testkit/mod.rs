@@ -23,6 +23,7 @@ pub mod sample_directory;
 pub mod sample_host;
 pub mod sample_import;
 pub mod sample_pairing;
+pub mod sample_rendezvous;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};

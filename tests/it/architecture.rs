@@ -54,7 +54,10 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("hyper", &["src/bus/"]),
     ("hyper_util", &["src/bus/"]),
     ("http_body_util", &["src/bus/"]),
-    ("reqwest", &["src/agent/client.rs"]),
+    (
+        "reqwest",
+        &["src/agent/client.rs", "src/agent/bond/relay.rs"],
+    ),
     ("rmcp", &["src/agent/mcp/"]),
     ("ureq", &["src/cli/admin/endpoint.rs", "src/cli/doctor/"]),
     ("signal_hook", &["src/cli/"]),

@@ -26,6 +26,7 @@ use interlink::testkit::sample_directory::directory_history;
 use interlink::testkit::sample_host::host_history;
 use interlink::testkit::sample_import::{import_history, queue_import_history};
 use interlink::testkit::sample_pairing::pairing_history;
+use interlink::testkit::sample_rendezvous::relay_history;
 use interlink::types::seq::Seq;
 
 use super::support::{START, clock, on_disk, rows, run, verified};
@@ -234,6 +235,14 @@ fn write_queue_import_history(path: &Path) {
     store.close();
 }
 
+/// Sessions that are relayed.
+fn write_relay_history(path: &Path) {
+    let options = OpenOptions::exclusive(Location::File(path.to_owned()));
+    let store = Store::<Bus>::open(options, clock(), None).unwrap();
+    relay_history(START, &mut |command| run(&store, command).reply);
+    store.close();
+}
+
 /// How an identity's strangers become peers.
 fn write_pairing_history(path: &Path) {
     let options = OpenOptions::shared(Location::File(path.to_owned()));
@@ -343,6 +352,7 @@ const LATER_BUS: &[Later] = &[
     ("bus-v2", write_history),
     ("bus-operator", write_operator_history),
     ("bus-import", write_queue_import_history),
+    ("bus-rendezvous", write_relay_history),
 ];
 const LATER_AGENT: &[Later] = &[
     ("agent-directory", write_directory_history),
@@ -389,7 +399,7 @@ fn later_gives_its_state<D: Domain>(later: &Later, last_table: u16) {
 #[test]
 fn the_golden_logs_of_later_kinds_give_the_golden_states() {
     for later in LATER_BUS {
-        later_gives_its_state::<Bus>(later, 6);
+        later_gives_its_state::<Bus>(later, 12);
     }
     for later in LATER_AGENT {
         let last_table = if later.0 == "agent-bond" { 69 } else { 66 };

@@ -46,6 +46,15 @@ impl BondBooks {
         }
     }
 
+    /// The same books for another conversation of the process.
+    #[must_use]
+    pub fn of_conversation(&self, session: SessionId) -> BondBooks {
+        BondBooks {
+            session,
+            ..self.clone()
+        }
+    }
+
     /// The clock of the process.
     #[must_use]
     pub fn clock(&self) -> &dyn Clock {

@@ -51,6 +51,7 @@ mod peers;
 mod print;
 mod queue;
 mod reader;
+mod relay;
 mod repair;
 mod restore;
 mod roster;
@@ -135,6 +136,8 @@ enum Command {
     Diff(at::DiffArgs),
     /// What waits on the bus, by recipient; look into a queue, take mail out of it
     Queue(queue::Args),
+    /// The sealed sessions that the bus relays; end one
+    Relay(relay::Args),
     /// Who is on the presence board of the bus; take somebody off it
     Roster(roster::Args),
     /// What an identity has to send, by message; hurry a message, give one up
@@ -278,6 +281,7 @@ fn run(args: Args, printer: &mut Printer) -> Result<u8, AdminError> {
         Command::At(args) => at::at(&args, &targets, printer),
         Command::Diff(args) => at::diff(&args, &targets, printer),
         Command::Queue(args) => queue::run(&args, &targets, printer),
+        Command::Relay(args) => relay::run(&args, &targets, printer),
         Command::Roster(args) => roster::run(&args, &targets, printer),
         Command::Inbox(args) => inbox::run(&args, &targets, printer),
         Command::Tasks(args) => tasks::run(&args, &targets, printer),

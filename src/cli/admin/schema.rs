@@ -10,7 +10,7 @@ use schemars::{JsonSchema, Schema, json_schema, schema_for};
 #[cfg(all(feature = "agent", unix))]
 use super::bond;
 use super::{
-    at, backup, compact, doctor, inbox, lines, log, migrate, outbox, queue, reader, repair,
+    at, backup, compact, doctor, inbox, lines, log, migrate, outbox, queue, reader, relay, repair,
     restore, roster, sessions, stats, status, tasks, trace, verify,
 };
 #[cfg(feature = "agent")]
@@ -43,6 +43,8 @@ pub fn all() -> Vec<(&'static str, Schema)> {
         ("queue", listing::<QueueRow>("queues")),
         ("queue-drop", schema_for!(queue::QueueDropped)),
         ("queue-show", schema_for!(queue::EitherShown)),
+        ("relay", schema_for!(relay::RelayListed)),
+        ("relay-drop", schema_for!(relay::RelayDropped)),
         ("roster", schema_for!(roster::RosterListed)),
         ("roster-remove", schema_for!(roster::RosterRemoved)),
         ("roster-show", schema_for!(roster::RosterShown)),

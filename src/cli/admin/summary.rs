@@ -30,6 +30,22 @@ pub(super) fn of(record: &RecordRow) -> String {
         "announced" | "unregistered" => event.route("entry"),
         "seen" => format!("{} heard of", event.count("entries", "session")),
         "presence_expired" => format!("{} gone", event.count("entries", "session")),
+        "relay_opened" => event.text("flow"),
+        "relay_joined" => format!("session {}", event.text("session")),
+        "relay_sent" => format!("{} in session {}", event.size(), event.text("session")),
+        "relay_left" => format!("session {}", event.text("session")),
+        "relay_touched" => format!("session {}", event.text("session")),
+        "relay_ended" => format!(
+            "session {}, {}",
+            event.text("session"),
+            event.text("reason")
+        ),
+        "relay_erased" => format!(
+            "{} of session {}, {}",
+            event.count("pruned", "message"),
+            event.text("session"),
+            event.text("reason")
+        ),
         "body_lost" => format!("body of {}", event.text("message")),
         "peer_added" | "peer_removed" => format!(
             "{} {} by {}",

@@ -13,17 +13,19 @@ use crate::types::id::PublicKey;
 use crate::types::route;
 
 /// Members whose texts are words of the program.
-const WORDS: [&str; 13] = [
-    "by", "change", "end", "error", "kind", "mode", "origin", "question", "role", "status", "step",
-    "verdict", "way",
+const WORDS: [&str; 14] = [
+    "by", "change", "end", "error", "flow", "kind", "mode", "origin", "question", "role", "status",
+    "step", "verdict", "way",
 ];
 
 /// Records whose `reason` is a word of the program; elsewhere it is a relay's text.
-const REASONS: [&str; 4] = [
+const REASONS: [&str; 6] = [
     "dropped",
     "discarded",
     "pair_conflicted",
     "sessions_forgotten",
+    "relay_ended",
+    "relay_erased",
 ];
 
 /// Members with whatever a peer likes.

@@ -17,6 +17,7 @@ use super::agent::{
     TaskInfoRow, TaskRow, UnreadRow, key,
 };
 use super::bus::{DropCounter, DropsRow, PendingRow, PresenceTimeRow, RosterRow};
+use super::bus_rendezvous::{RelayMessageRow, RelayPeerRow, RelaySessionRow};
 use crate::domain::tables::{TableError, TableId, decode_row};
 use crate::types::id::PublicKey;
 use crate::types::seq::Seq;
@@ -55,6 +56,9 @@ pub fn row(table: TableId, key: &[u8], bytes: &[u8]) -> Result<RowView, TableErr
         TableId::Drops => view::<DropsRow>(table, bytes)?,
         TableId::Roster => roster(bytes)?,
         TableId::PresenceTimes => view::<PresenceTimeRow>(table, bytes)?,
+        TableId::RelaySessions => view::<RelaySessionRow>(table, bytes)?,
+        TableId::RelayPeers => view::<RelayPeerRow>(table, bytes)?,
+        TableId::RelayMessages => view::<RelayMessageRow>(table, bytes)?,
         TableId::Peers => view::<PeerRow>(table, bytes)?,
         TableId::PeersPublished => view::<PublishedRow>(table, bytes)?,
         TableId::Sessions => view::<SessionRow>(table, bytes)?,
@@ -92,6 +96,9 @@ pub fn row(table: TableId, key: &[u8], bytes: &[u8]) -> Result<RowView, TableErr
 const fn parts(table: TableId) -> Option<&'static [Part]> {
     Some(match table {
         TableId::Pending
+        | TableId::RelaySessions
+        | TableId::RelayPeers
+        | TableId::RelayMessages
         | TableId::Outbox
         | TableId::Mailbox
         | TableId::OutboxOpen
