@@ -38,6 +38,7 @@ impl Bus {
             message_ttl_ms: 14 * 86_400_000,
             allow_origins: vec![],
             verify_presence: false,
+            relay: None,
             admin: None,
             clock: Arc::new(SystemClock),
             upkeep: Duration::from_secs(60),

@@ -16,6 +16,8 @@ identity,cli
 persist,cli
 bus,cli
 agent,cli
+agent,tls
+sealed
 testkit,bus,agent
 '
 count=0

@@ -91,7 +91,8 @@ class Lab:
 
     def print_logs(self, lines=5, width=200):
         """The last lines of every log that are worth a look after a failure."""
-        for log in sorted(self.folder.rglob("*.log")):
+        logs = (log for log in self.folder.rglob("*.log") if log.name != "audit.log")
+        for log in sorted(logs):
             text = log.read_text(errors="replace").splitlines()
             told = [line for line in text if not re.search("TRACE|DEBUG|INFO", line)]
             if told:
@@ -191,7 +192,7 @@ class Bus:
 class Agent:
     """A channel server driven over newline-delimited JSON-RPC."""
 
-    def __init__(self, lab, program, identity, url, session, name=None, handshake=True, **env):
+    def __init__(self, lab, program, identity, url, session, name=None, handshake=True, flags=(), **env):
         self.session, self.identity = session, identity
         self.stray = []
         self.answers, self.notices, self.last_id = {}, queue.Queue(), 0
@@ -199,7 +200,7 @@ class Agent:
         self.log = open(lab.folder / f"agent-{session}.log", "ab")
         command = [
             program, "--key", str(identity.path), "--peers", str(identity.peers), "--url", url,
-            "--name", name or f"node-{session}", "--session", session,
+            "--name", name or f"node-{session}", "--session", session, *flags,
         ]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log,

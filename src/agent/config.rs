@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::bond::config::BondConfig;
 use super::client::{RelayUrl, RelayUrlError};
 use super::host::HostConfig;
 use crate::domain::gate::Windows;
@@ -45,6 +46,8 @@ pub struct AgentConfig {
     pub notice_patience_ms: u64,
     /// How much of the working directory everybody may see.
     pub share_cwd: ShareCwd,
+    /// What sealed sessions are told.
+    pub bond: BondConfig,
 }
 
 /// What follows a command of `interlink-admin`, ready for a shell: each empty or beginning with a

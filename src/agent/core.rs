@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use tokio::sync::{Notify, watch};
 
+use super::bond::desk::Desk;
 use super::client::RelayClient;
 use super::clock::{OsEntropy, SystemClock};
 use super::config::AgentConfig;
@@ -109,6 +110,8 @@ pub struct Core {
     pub asked: Backlog,
     /// What was seen of others' announcements.
     pub roster: Memory,
+    /// The sealed session of the process.
+    pub bond: Arc<Desk>,
     /// What the session works on.
     pub summary: Mutex<String>,
     /// Rings when the summary changed.

@@ -8,6 +8,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
+use super::bond::audit::AuditFile;
+use super::bond::books::BondBooks;
+use super::bond::desk::Desk;
+use super::bond::scribe::Scribe;
 use super::client::ClientError;
 use super::clock::SystemClock;
 use super::config::{AgentConfig, StorePlace};
@@ -26,7 +30,7 @@ use crate::domain::decide::agent::{
 use crate::domain::query::agent as query;
 use crate::keystore::LoadKeyError;
 use crate::store::{Location, OpenOptions, Retention};
-use crate::types::id::MsgId;
+use crate::types::id::{MsgId, SessionId};
 use crate::types::limit::DIRECTORY_RETENTION_MS;
 use crate::types::route::Route;
 use crate::types::time::{Clock as _, UnixMillis};
@@ -91,13 +95,28 @@ pub async fn serve(
     parent: Parent,
 ) -> Result<u8, StartError> {
     let clock = Arc::new(SystemClock);
+    let ledger = Ledger::start(
+        store_options(&config.store, Some(config.retention)),
+        clock.clone(),
+    )?;
+    let audit = match &config.store {
+        StorePlace::Memory => None,
+        StorePlace::Shared(store) | StorePlace::Exclusive(store) => {
+            let home = config.bond.home.clone();
+            Some(AuditFile::of_store(home, &identity.public(), store))
+        }
+    };
+    // Each sealed session names its conversation anew.
+    let conversation = match &config.session {
+        Some(session) => session.clone(),
+        None => SessionId::parse("none").map_err(io::Error::other)?,
+    };
+    let books = BondBooks::new(Arc::clone(&ledger), clock.clone(), conversation, audit);
     let supervisor = Arc::new(Supervisor::new(Base {
         identity: Arc::new(identity),
-        ledger: Ledger::start(
-            store_options(&config.store, Some(config.retention)),
-            clock.clone(),
-        )?,
+        ledger,
         peers: PeersFile::new(config.peers.clone(), config.adopt_peers, clock),
+        bond: Arc::new(Desk::new(config.bond.clone(), Scribe::start(books))),
         config,
     }));
     let (refuse, refused) = oneshot::channel();

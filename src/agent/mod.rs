@@ -10,12 +10,13 @@
 //!  peers.json <-> peers_file ----+                 +--- presence ------> relay
 //! ```
 //!
-//! - [`client`]: the only HTTP client. [`lease`]: who may act for the session.
+//! - [`client`]: the only HTTP client but for [`bond`], sealed sessions with strangers. [`lease`]: who may act for the session.
 //! - [`roster`]: who is there. [`directory`]: who is meant by a name. [`lifecycle`]: signals, the parent, liveness.
-//! - [`pairing`]: the edge of pairing.
+//! - [`pairing`]: the edge of pairing. [`bond`]: that of sealed sessions.
 //! - [`trouble`]: what failed, for the model to be told. [`progress`]: what it works on, for a hook.
 //! - [`runtime`]: which session is acted for. [`wake`]: after sleep. [`driver`]: start and end.
 
+pub mod bond;
 pub mod client;
 pub mod clock;
 pub mod config;

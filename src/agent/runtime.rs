@@ -13,6 +13,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
+use super::bond::desk::Desk;
 use super::client::{ClientError, RelayClient};
 use super::clock::{OsEntropy, SystemClock};
 use super::config::AgentConfig;
@@ -44,6 +45,8 @@ pub struct Base {
     pub ledger: Arc<Ledger>,
     /// The allowlist file.
     pub peers: PeersFile,
+    /// The sealed session; it outlives conversations, because people opened it and not a model.
+    pub bond: Arc<Desk>,
 }
 
 impl Base {
@@ -73,6 +76,7 @@ impl Base {
             told: Told::default(),
             asked: Backlog::default(),
             roster: Memory::default(),
+            bond: Arc::clone(&self.bond),
             summary: Mutex::default(),
             summary_changed: Notify::new(),
             woke: watch::Sender::new(0),
@@ -220,7 +224,12 @@ impl Supervisor {
                 None => self.base.ledger.close().await,
             }
         };
-        let _ = tokio::time::timeout(limit, ending).await;
+        // The relay of a sealed session hears of the end at the same time.
+        let recorded = async {
+            self.base.bond.quit().await;
+            tokio::join!(self.base.bond.farewell(), ending)
+        };
+        let _ = tokio::time::timeout(limit, recorded).await;
     }
 }
 

@@ -218,7 +218,14 @@ impl Board {
                 | BusEvent::Dropped(_)
                 | BusEvent::Discarded(_)
                 | BusEvent::BodyLost(_)
-                | BusEvent::QueueImported(_) => {}
+                | BusEvent::QueueImported(_)
+                | BusEvent::RelayOpened(_)
+                | BusEvent::RelayJoined(_)
+                | BusEvent::RelaySent(_)
+                | BusEvent::RelayLeft(_)
+                | BusEvent::RelayEnded(_)
+                | BusEvent::RelayTouched(_)
+                | BusEvent::RelayErased(_) => {}
             }
         }
     }

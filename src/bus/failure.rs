@@ -219,6 +219,9 @@ impl From<BusRefusal> for Failure {
     fn from(refusal: BusRefusal) -> Self {
         let text = refusal.to_string();
         match refusal {
+            BusRefusal::Relay(refusal) => {
+                Problem::new(409, "relay", "The relay refuses").detail(refusal.to_string())
+            }
             BusRefusal::QueueName => Problem::new(400, "queue-name", "Unacceptable queue name"),
             BusRefusal::PayloadTooLarge { max, .. } => {
                 Problem::new(413, "too-large", "The payload is too large").member("max_bytes", max)

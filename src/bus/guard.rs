@@ -28,13 +28,19 @@ impl Guard {
     /// Checks a request's head.
     pub(super) fn check(&self, head: &Parts) -> Result<(), Failure> {
         self.check_origin(&head.headers)?;
+        self.check_local(head)
+    }
+
+    /// Refuses what names another host, where only this machine may come.
+    pub(super) fn check_local(&self, head: &Parts) -> Result<(), Failure> {
         if self.loopback {
             check_host(&head.headers, &head.uri, head.version)?;
         }
         Ok(())
     }
 
-    fn check_origin(&self, headers: &HeaderMap) -> Result<(), Failure> {
+    /// Refuses what is sent on behalf of a web page.
+    pub(super) fn check_origin(&self, headers: &HeaderMap) -> Result<(), Failure> {
         let refused = headers.get_all(ORIGIN).iter().any(|origin| {
             !self
                 .origins

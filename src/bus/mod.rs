@@ -9,14 +9,17 @@
 //!
 //! - [`serve`]: listener, connections, shutdown. - `router`: paths. - `handler`: one file a route.
 //! - `line`: a connection's bytes. - `longpoll`: who waits for mail. - `board`: presence. - `guard`: what a browser may not do.
+//! - `rendezvous`: the relay of sealed sessions, on a listener of its own. - `front`: which of the two.
 //! - `upkeep`: what happens once a minute. - `request`, `failure`: bodies in, problems out.
 
 mod board;
 mod failure;
+mod front;
 mod guard;
 mod handler;
 mod line;
 mod longpoll;
+mod rendezvous;
 mod request;
 mod router;
 pub mod serve;
@@ -24,4 +27,5 @@ mod state;
 mod upkeep;
 
 pub use board::BoardError;
+pub use rendezvous::RelayConfig;
 pub use serve::{AdminAccess, Config, Handle, ServeError, SystemClock, spawn};

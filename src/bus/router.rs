@@ -25,6 +25,12 @@ pub(super) fn router(app: Arc<App>) -> Router {
         .route("/queue", read(get(held::queue)))
         .route("/message/{seq}", read(get(held::message)))
         .route("/roster", read(get(held::roster)))
+        .route(
+            "/relay",
+            get(held::relayed)
+                .post(held::end_relayed)
+                .fallback(|| async { Failure::method("GET,HEAD,POST") }),
+        )
         .route("/discard", posted(post(held::discard)))
         .route("/evict", posted(post(held::evict)))
         .route("/records", read(get(admin::records)))

@@ -4,7 +4,6 @@
 //! time for a request's head and on the number of connections. Past that number new ones wait in
 //! the system's backlog.
 
-use std::convert::Infallible;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -13,10 +12,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use axum::Router;
-use axum::body::Body;
-use axum::extract::Request;
-use axum::response::{IntoResponse, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -24,13 +19,13 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
-use tower::Service;
 
 use super::board::Board;
+use super::front::Front;
 use super::guard::Guard;
-use super::handler::admin;
 use super::line::{Line, Progress};
 use super::longpoll::Waiters;
+use super::rendezvous::{self, Relay, RelayConfig};
 use super::state::{App, closed};
 use super::{router, upkeep};
 use crate::crypto::hash::sha256;
@@ -40,7 +35,7 @@ use crate::event::bus::BusEvent;
 use crate::store::{
     CommitListener, Location, OpenError, OpenOptions, ReadError, Store, create_private_dir,
 };
-use crate::types::limit::{MAX_CONNECTIONS, MAX_IDLE_MS};
+use crate::types::limit::MAX_IDLE_MS;
 use crate::types::time::{Clock, UnixMillis, millis};
 use crate::wire::admin::AdminFile;
 
@@ -92,6 +87,8 @@ pub struct Config {
     pub allow_origins: Vec<String>,
     /// Whether announcements must be signed, each later than all before of its session.
     pub verify_presence: bool,
+    /// The relay of sealed sessions, on a listener of its own; `None` is none.
+    pub relay: Option<RelayConfig>,
     /// The admin endpoint; `None` closes it.
     pub admin: Option<AdminAccess>,
     /// Wall clock.
@@ -142,6 +139,8 @@ pub enum ServeError {
 pub struct Handle {
     /// The address that it listens on.
     pub addr: SocketAddr,
+    /// The address that the relay listens on, if there is one.
+    pub relay_addr: Option<SocketAddr>,
     stop: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
@@ -162,27 +161,51 @@ impl Handle {
 ///
 /// See [`ServeError`]. The address is bound before the store is touched.
 pub async fn spawn(config: Config) -> Result<Handle, ServeError> {
-    let listener = bind(&config.addr).await?;
-    let bound = |source| ServeError::Bind {
-        addr: config.addr.clone(),
-        source,
+    let (listener, addr) = bind(&config.addr).await?;
+    let relay = match &config.relay {
+        Some(relay) => Some(bind(&relay.addr).await?),
+        None => None,
     };
-    let addr = listener.local_addr().map_err(bound)?;
+    let relay_addr = relay.as_ref().map(|(_, addr)| *addr);
     let (stop, closing) = watch::channel(false);
     let app = Arc::new(open(&config, closing)?);
     if let Some(access) = &config.admin {
         write_admin_file(access, addr)?;
     }
-    let server = Server {
-        router: router::router(Arc::clone(&app)),
-        guard: Arc::new(Guard::new(addr.ip().is_loopback(), config.allow_origins)),
-        app,
+    let guard = |addr: SocketAddr| {
+        let loopback = addr.ip().is_loopback();
+        Arc::new(Guard::new(loopback, config.allow_origins.clone()))
     };
-    let task = tokio::spawn(server.run(listener, config.upkeep, config.admin));
-    Ok(Handle { addr, stop, task })
+    let server = Server {
+        front: Front::Bus(router::router(Arc::clone(&app)), guard(addr)),
+        app: Arc::clone(&app),
+    };
+    let relay = relay.map(|(listener, addr)| {
+        let front = Front::Relay(guard(addr));
+        let app = Arc::clone(&app);
+        (listener, Server { front, app })
+    });
+    drop(app);
+    let task = tokio::spawn(server.run(listener, relay, config.upkeep, config.admin));
+    Ok(Handle {
+        addr,
+        relay_addr,
+        stop,
+        task,
+    })
 }
 
-async fn bind(addr: &str) -> Result<TcpListener, ServeError> {
+async fn bind(addr: &str) -> Result<(TcpListener, SocketAddr), ServeError> {
+    let bound = |source| ServeError::Bind {
+        addr: addr.to_owned(),
+        source,
+    };
+    let listener = listen(addr).await?;
+    let local = listener.local_addr().map_err(bound)?;
+    Ok((listener, local))
+}
+
+async fn listen(addr: &str) -> Result<TcpListener, ServeError> {
     let resolved = tokio::net::lookup_host(addr).await;
     let mut addrs: Vec<SocketAddr> = resolved
         .map_err(|source| ServeError::Resolve {
@@ -204,7 +227,8 @@ async fn bind(addr: &str) -> Result<TcpListener, ServeError> {
 pub(super) fn open(config: &Config, closing: watch::Receiver<bool>) -> Result<App, ServeError> {
     let board = Arc::new(Board::new(config.verify_presence));
     let waiters = Arc::new(Waiters::new(config.max_waiters));
-    let listener = follow(Arc::clone(&board), Arc::clone(&waiters));
+    let relay = Relay::new(config.relay.as_ref(), config.max_waiters);
+    let listener = follow(Arc::clone(&board), Arc::clone(&waiters), relay.waiters());
     let store = Store::open(
         config.store.clone(),
         Arc::clone(&config.clock),
@@ -227,6 +251,7 @@ pub(super) fn open(config: &Config, closing: watch::Receiver<bool>) -> Result<Ap
         store,
         board,
         waiters,
+        relay,
         limits: config.limits,
         message_ttl_ms: config.message_ttl_ms,
         retention: config.store.retention,
@@ -247,13 +272,18 @@ pub(super) fn open(config: &Config, closing: watch::Receiver<bool>) -> Result<Ap
 }
 
 /// What the writer thread tells of each commit.
-fn follow(board: Arc<Board>, waiters: Arc<Waiters>) -> CommitListener<BusEvent> {
+fn follow(
+    board: Arc<Board>,
+    waiters: Arc<Waiters>,
+    relay: Arc<Waiters>,
+) -> CommitListener<BusEvent> {
     Box::new(move |records: &[Recorded<BusEvent>]| {
         board.follow(records);
         waiters.wake(records.iter().filter_map(|record| match &record.event {
             BusEvent::Enqueued(e) => Some(e.to.as_str()),
             _ => None,
         }));
+        rendezvous::wake(&relay, records);
     })
 }
 
@@ -298,29 +328,46 @@ fn remove_admin_file(access: &AdminAccess) {
 }
 
 struct Server {
-    router: Router,
-    guard: Arc<Guard>,
+    front: Front,
     app: Arc<App>,
 }
 
 impl Server {
-    async fn run(self, listener: TcpListener, period: Duration, admin: Option<AdminAccess>) {
-        let upkeep = tokio::spawn(upkeep::run(Arc::clone(&self.app), period));
-        let mut connections = JoinSet::new();
-        self.accept(listener, &mut connections).await;
-        upkeep.abort();
-        let _ = upkeep.await;
+    async fn run(
+        self,
+        listener: TcpListener,
+        relay: Option<(TcpListener, Server)>,
+        period: Duration,
+        admin: Option<AdminAccess>,
+    ) {
+        let mut upkeep = JoinSet::new();
+        upkeep.spawn(upkeep::run(Arc::clone(&self.app), period));
+        if relay.is_some() {
+            upkeep.spawn(upkeep::run_relay(Arc::clone(&self.app)));
+        }
+        let (mut connections, mut relayed) = (JoinSet::new(), JoinSet::new());
+        let accept_relayed = async {
+            if let Some((listener, server)) = relay {
+                server.accept(listener, &mut relayed).await;
+            }
+        };
+        tokio::join!(self.accept(listener, &mut connections), accept_relayed);
+        upkeep.shutdown().await;
         if let Some(access) = admin {
             remove_admin_file(&access);
         }
-        let drained = async { while connections.join_next().await.is_some() {} };
+        let drained = async {
+            while connections.join_next().await.is_some() {}
+            while relayed.join_next().await.is_some() {}
+        };
         let _ = tokio::time::timeout(GRACE, drained).await;
         connections.shutdown().await;
+        relayed.shutdown().await;
         if let Err(e) = upkeep::flush(&self.app).await {
             tracing::debug!(?e, "the last heartbeats are lost");
         }
-        let Server { router, app, .. } = self;
-        drop(router);
+        let Server { front, app } = self;
+        drop(front);
         // Closing joins the writer thread.
         let _ = tokio::task::spawn_blocking(move || match Arc::try_unwrap(app) {
             Ok(app) => app.store.close(),
@@ -331,7 +378,7 @@ impl Server {
 
     /// Accepts until the bus shuts down; the listener is closed then.
     async fn accept(&self, listener: TcpListener, connections: &mut JoinSet<()>) {
-        let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let places = Arc::new(Semaphore::new(self.front.max_connections()));
         let mut closing = self.app.closing.clone();
         loop {
             // Finished connections are reaped as new ones come.
@@ -363,8 +410,7 @@ impl Server {
     /// Serves one connection.
     fn connection(&self, stream: TcpStream, peer: IpAddr) -> impl Future<Output = ()> + use<> {
         let _ = stream.set_nodelay(true);
-        let router = self.router.clone();
-        let guard = Arc::clone(&self.guard);
+        let front = self.front.clone();
         let app = Arc::clone(&self.app);
         let mut closing = app.closing.clone();
         let progress = Arc::new(Progress::default());
@@ -372,15 +418,10 @@ impl Server {
         let begun = Arc::clone(&progress);
         let service = service_fn(move |request: hyper::Request<Incoming>| {
             let answering = begun.begin();
-            let mut router = router.clone();
-            let admitted = admit(&guard, &app, request, peer);
+            let answer = front.clone().answer(Arc::clone(&app), request, peer);
             async move {
                 let _answering = answering;
-                let response: Response = match admitted {
-                    Ok(request) => router.call(request).await?,
-                    Err(refused) => *refused,
-                };
-                Ok::<_, Infallible>(response)
+                answer.await
             }
         });
         async move {
@@ -400,26 +441,5 @@ impl Server {
             connection.as_mut().graceful_shutdown();
             let _ = connection.await;
         }
-    }
-}
-
-/// Checks what must hold before a request is routed.
-fn admit(
-    guard: &Guard,
-    app: &App,
-    request: hyper::Request<Incoming>,
-    peer: IpAddr,
-) -> Result<Request, Box<Response>> {
-    let (head, body) = request.into_parts();
-    let checked = guard.check(&head).and_then(|()| {
-        if admin::is_admin(head.uri.path()) {
-            admin::allowed(app, &head, peer)
-        } else {
-            Ok(())
-        }
-    });
-    match checked {
-        Ok(()) => Ok(Request::from_parts(head, Body::new(body))),
-        Err(failure) => Err(Box::new(failure.into_response())),
     }
 }

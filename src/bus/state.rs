@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use super::board::Board;
 use super::failure::Failure;
 use super::longpoll::Waiters;
+use super::rendezvous::Relay;
 use crate::domain::decide::bus::{Bus, BusCommand, BusReply, QueueLimits};
 use crate::store::{Health, Retention, Store};
 use crate::types::time::Clock;
@@ -18,6 +19,7 @@ pub(super) struct App {
     pub(super) store: Store<Bus>,
     pub(super) board: Arc<Board>,
     pub(super) waiters: Arc<Waiters>,
+    pub(super) relay: Relay,
     pub(super) limits: QueueLimits,
     pub(super) message_ttl_ms: u64,
     pub(super) retention: Option<Retention>,

@@ -8,6 +8,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::board::Heartbeats;
 use super::failure::Failure;
+use super::rendezvous;
 use super::state::App;
 use crate::domain::decide::bus::{BusCommand, BusReply};
 use crate::types::limit::{MAX_EXPIRE_BATCH, MAX_PAST_PRESENCE_MS, PRESENCE_RETENTION_MS};
@@ -28,13 +29,29 @@ pub(super) async fn run(app: Arc<App>, period: Duration) {
     }
 }
 
+/// How often a relay looks for sessions that are over; looking costs next to nothing.
+const RELAY_ROUND: Duration = Duration::from_secs(1);
+
+/// Ends relay sessions for their age, not a minute late. Runs until the task is aborted.
+pub(super) async fn run_relay(app: Arc<App>) {
+    let mut ticks = tokio::time::interval(RELAY_ROUND);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        if let Err(e) = rendezvous::expire(&app).await {
+            tracing::debug!(?e, "relay sessions are over and stay for now");
+        }
+    }
+}
+
 /// One round. Failures are left to the next one; a read-only store stays as it is.
 pub(super) async fn tick(app: &App) {
     let outcome = async {
         flush(app).await?;
         expire_presence(app).await?;
         forget_times(app).await?;
-        expire_messages(app).await
+        expire_messages(app).await?;
+        rendezvous::expire(app).await
     };
     if let Err(e) = outcome.await {
         tracing::debug!(?e, "upkeep is put off");
@@ -146,6 +163,7 @@ mod tests {
             allow_origins: vec![],
             admin: None,
             verify_presence: false,
+            relay: None,
             clock: clock.clone(),
             upkeep: Duration::from_secs(60),
         };

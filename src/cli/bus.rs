@@ -14,8 +14,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::exit::{Exit, STORE_EXIT_CODES};
 use super::units::{duration_ms, size};
 use super::{logging, out, paths};
-use crate::bus::{AdminAccess, Config, ServeError, SystemClock, spawn};
-use crate::domain::decide::bus::{Overflow, QueueLimits};
+use crate::bus::{AdminAccess, Config, RelayConfig, ServeError, SystemClock, spawn};
+use crate::domain::decide::bus::{Overflow, QueueLimits, RelayLimits};
 use crate::store::{Location, OpenError, OpenOptions, Retention};
 
 const PROGRAM: &str = "interlink-bus";
@@ -128,6 +128,34 @@ struct Args {
     #[arg(long, env = "INTERLINK_VERIFY_PRESENCE", value_parser = FalseyValueParser::new())]
     verify_presence: bool,
 
+    /// Also relay sealed sessions, on an address of its own (`docs/relay.md`), e.g.
+    /// 127.0.0.1:9441
+    #[arg(long, value_name = "HOST:PORT", env = "INTERLINK_RELAY_ADDR")]
+    relay_addr: Option<String>,
+
+    /// Sessions that the relay holds at a time
+    #[arg(
+        long,
+        value_name = "N",
+        env = "INTERLINK_RELAY_SESSIONS",
+        default_value_t = 1024
+    )]
+    relay_sessions: usize,
+
+    /// Bytes that wait in all relayed sessions together
+    #[arg(long, value_name = "SIZE", env = "INTERLINK_RELAY_BYTES", default_value = "512MiB", value_parser = size)]
+    relay_bytes: u64,
+
+    /// Requests to the relay within a minute from one network address; 0 for any number. Two
+    /// clients behind one address poll 24 times a minute, and faster while they talk
+    #[arg(
+        long,
+        value_name = "N",
+        env = "INTERLINK_RELAY_PER_ADDRESS",
+        default_value_t = 0
+    )]
+    relay_per_address: usize,
+
     /// End with standard input, for a program that must not leave a bus behind
     #[arg(long, hide = true)]
     end_with_stdin: bool,
@@ -191,10 +219,16 @@ fn diagnosis(e: &BusError) -> (Exit, Option<&'static str>) {
     match e {
         ServeError::Bind { source, .. } if source.kind() == io::ErrorKind::AddrInUse => (
             Exit::PortInUse,
-            Some("stop the other program, or choose another address with --addr"),
+            Some("stop the other program, or choose another address with --addr or --relay-addr"),
         ),
-        ServeError::Bind { .. } => (Exit::Failure, Some("choose another address with --addr")),
-        ServeError::Resolve { .. } => (Exit::Usage, Some("write --addr as HOST:PORT")),
+        ServeError::Bind { .. } => (
+            Exit::Failure,
+            Some("choose another address with --addr or --relay-addr"),
+        ),
+        ServeError::Resolve { .. } => (
+            Exit::Usage,
+            Some("write --addr and --relay-addr as HOST:PORT"),
+        ),
         ServeError::Store(OpenError::InUse { .. }) => (
             Exit::StoreInUse,
             Some("stop that process, or choose another store with --db"),
@@ -241,12 +275,14 @@ async fn serve(config: Config, end_with_stdin: bool) -> Result<(), BusError> {
         Location::File(path) => tracing::info!("durable store: {}", path.display()),
         _ => tracing::warn!("everything is in memory and gone when the bus ends"),
     }
-    if !is_loopback(handle.addr) {
-        tracing::warn!(
-            "{} can be reached from other machines: no encryption, no login; keep it inside a \
-             private network",
-            handle.addr
-        );
+    warn_if_open(handle.addr);
+    if let Some(addr) = handle.relay_addr {
+        if !is_loopback(addr) {
+            tracing::warn!(
+                "the relay on {addr} can be reached from other machines: put TLS in front of it"
+            );
+        }
+        tracing::info!("relaying sealed sessions on {addr}");
     }
     tracing::info!(queue_cap = limits.messages, "listening on {}", handle.addr);
     let name = tokio::select! {
@@ -257,6 +293,15 @@ async fn serve(config: Config, end_with_stdin: bool) -> Result<(), BusError> {
     tokio::time::timeout(SHUTDOWN, handle.shutdown())
         .await
         .map_err(|_| BusError::Shutdown)
+}
+
+fn warn_if_open(addr: SocketAddr) {
+    if !is_loopback(addr) {
+        tracing::warn!(
+            "{addr} can be reached from other machines: no encryption, no login; keep it inside \
+             a private network"
+        );
+    }
 }
 
 /// Reads standard input to its end and throws it away.
@@ -300,6 +345,18 @@ fn config(args: Args) -> Result<Config, BusError> {
         (false, None) => Location::File(paths::bus_db(&paths::process_env)?),
     };
     let admin = admin_access(&location)?;
+    let relay = args.relay_addr.filter(|addr| !addr.is_empty()).map(|addr| {
+        let usual = RelayConfig::new(addr);
+        RelayConfig {
+            limits: RelayLimits {
+                sessions: args.relay_sessions,
+                bytes: args.relay_bytes,
+                ..usual.limits
+            },
+            per_address: args.relay_per_address,
+            ..usual
+        }
+    });
     Ok(Config {
         addr: args.addr,
         store: OpenOptions {
@@ -324,6 +381,7 @@ fn config(args: Args) -> Result<Config, BusError> {
         message_ttl_ms: args.message_ttl,
         allow_origins: args.allow_origin,
         verify_presence: args.verify_presence,
+        relay,
         admin,
         clock: Arc::new(SystemClock),
         upkeep: UPKEEP,

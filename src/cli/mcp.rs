@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 ended in order, 1 cannot run, 2 wrong usage; `wait` exits with 2 to wake its host.
 
+mod bond;
 mod carry;
 mod flags;
 mod side;
@@ -17,6 +18,7 @@ use super::exit::Exit;
 use super::hook::{Hook, Input};
 use super::setup::{SetupArgs, SetupError};
 use super::{args, logging, out, paths};
+use crate::agent::bond::relay::BondUrlError;
 use crate::agent::clock::{OsEntropy, random_hex};
 use crate::agent::config::{AgentConfig, Consent, RelayListError, ShareCwd, parse_relays};
 use crate::agent::driver::{self, StartError};
@@ -81,6 +83,8 @@ enum McpError {
     Paths(#[from] paths::PathsError),
     #[error(transparent)]
     Relays(#[from] RelayListError),
+    #[error(transparent)]
+    BondRelay(#[from] BondUrlError),
     #[error("--session: {0}")]
     Session(#[from] SessionIdError),
     #[error(transparent)]
@@ -104,7 +108,7 @@ enum McpError {
 impl McpError {
     const fn exit(&self) -> Exit {
         match self {
-            McpError::Relays(_) | McpError::Session(_) => Exit::Usage,
+            McpError::Relays(_) | McpError::BondRelay(_) | McpError::Session(_) => Exit::Usage,
             _ => Exit::Failure,
         }
     }
@@ -166,7 +170,9 @@ fn serve(common: Common, parent: Parent) -> Result<u8, McpError> {
         HostConfig::Claude { managed: true, .. } => claude_session(&|name| env(name)),
         HostConfig::Claude { .. } | HostConfig::Other => Some(known),
     };
+    let bond = common.bond.config(&store, &identity.public())?;
     let config = AgentConfig {
+        bond,
         peers: match named(common.peers.as_ref()) {
             Some(path) => path.clone(),
             None => paths::peers_file(&env)?,

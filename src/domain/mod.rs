@@ -7,8 +7,13 @@
 //! - [`machine`]: schedules, as pure functions of a state and a time.
 //! - [`query`]: rows -> what a caller wants to know.
 //! - [`gate`]: the trust gate that every arriving message passes.
+//! - [`audit`]: the lines of `audit.log` that follow from events, and their chain.
 //! - [`rehearsal`]: what commands would lead to, without a store.
+//! - `bond`: names, bytes and texts of sealed sessions.
 
+pub mod audit;
+#[cfg(feature = "sealed")]
+pub mod bond;
 pub mod decide;
 pub mod gate;
 pub mod machine;
@@ -73,6 +78,16 @@ pub struct LiveBody {
     pub sha256: [u8; 32],
 }
 
+/// Reading bodies.
+pub trait Bodies {
+    /// The body at a position, if it is there.
+    ///
+    /// # Errors
+    ///
+    /// [`TableError::Backend`] when the engine fails.
+    fn body(&self, seq: Seq) -> Result<Option<Vec<u8>>, TableError>;
+}
+
 /// What a store is for. One engine serves every domain.
 ///
 /// Implementations MUST be pure: [`decide`](Domain::decide) and the projections depend on their
@@ -120,6 +135,18 @@ pub trait Domain: Send + Sync + Sized + 'static {
 
     /// Follows one record in the index.
     fn index(index: &mut Self::Index, record: &Recorded<Self::Event>);
+
+    /// Reads the bodies that the index needs, once it was built at open.
+    ///
+    /// # Errors
+    ///
+    /// When they cannot be read.
+    fn index_bodies(_index: &mut Self::Index, _bodies: &dyn Bodies) -> Result<(), TableError> {
+        Ok(())
+    }
+
+    /// Follows the body of a record that the index has followed.
+    fn index_body(_index: &mut Self::Index, _seq: Seq, _body: &[u8]) {}
 
     /// Events that may stand at the end of a batch, merged with their like, because they commute
     /// with everything else in it. Cuts the log's size where many small facts arrive at once.

@@ -70,6 +70,12 @@ tables! {
     Roster = 3, "roster", Bus;
     /// Newest signed times of sessions, where signatures are checked.
     PresenceTimes = 4, "presence_times", Bus;
+    /// Relay sessions.
+    RelaySessions = 5, "relay_sessions", Bus;
+    /// Who came into relay sessions.
+    RelayPeers = 6, "relay_peers", Bus;
+    /// Messages that wait in relay sessions.
+    RelayMessages = 7, "relay_messages", Bus;
     /// Admitted keys.
     Peers = 33, "peers", Agent;
     /// Hashes of every published version of `peers.json`.
@@ -124,6 +130,10 @@ tables! {
     Hosts = 64, "hosts", Agent;
     /// How fast keys knock.
     PairPace = 67, "pair_pace", Agent;
+    /// Sealed sessions, the latest.
+    Bonds = 68, "bonds", Agent;
+    /// Files that were offered in sealed sessions, the latest.
+    BondOffers = 69, "bond_offers", Agent;
 }
 
 /// Rows could not be read or written.

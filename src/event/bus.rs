@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::bus_rendezvous::{
+    RelayEnded, RelayErased, RelayJoined, RelayLeft, RelayOpened, RelaySent, RelayTouched,
+};
 use crate::codec::body::{self, EncodeError};
 use crate::event::kind::{EventKind, StoreKind};
 use crate::event::{DecodeEventError, StoredEvent};
@@ -245,6 +248,13 @@ bus_events!(
     Discarded,
     PresenceRemoved,
     QueueImported,
+    RelayOpened,
+    RelayJoined,
+    RelaySent,
+    RelayLeft,
+    RelayEnded,
+    RelayTouched,
+    RelayErased,
 );
 
 fn bus_json(event: &BusEvent) -> serde_json::Value {
@@ -274,6 +284,33 @@ fn bus_json(event: &BusEvent) -> serde_json::Value {
         BusEvent::QueueImported(e) => json!({
             "origin": "import", "number": e.number, "arrived": e.arrived,
             "mark": data_encoding::HEXLOWER.encode(&e.mark),
+        }),
+        BusEvent::RelayOpened(e) => json!({
+            "flow": e.flow.name(), "len": e.len,
+            "sha256": data_encoding::HEXLOWER.encode(&e.sha256),
+        }),
+        BusEvent::RelayJoined(e) => json!({
+            "session": e.session, "number": e.number, "len": e.len,
+            "sha256": data_encoding::HEXLOWER.encode(&e.sha256),
+            "pruned": e.pruned, "erased": e.erased,
+        }),
+        BusEvent::RelaySent(e) => json!({
+            "session": e.session, "number": e.number, "from": e.from, "len": e.len,
+            "sha256": data_encoding::HEXLOWER.encode(&e.sha256),
+            "pruned": e.pruned, "erased": e.erased,
+        }),
+        BusEvent::RelayLeft(e) => json!({
+            "session": e.session, "member": e.member, "number": e.number,
+            "pruned": e.pruned, "erased": e.erased,
+        }),
+        BusEvent::RelayEnded(e) => json!({
+            "session": e.session, "reason": e.reason.name(),
+            "pruned": e.pruned, "erased": e.erased,
+        }),
+        BusEvent::RelayTouched(e) => json!({ "session": e.session }),
+        BusEvent::RelayErased(e) => json!({
+            "session": e.session, "reason": e.reason.name(),
+            "pruned": e.pruned, "erased": e.erased,
         }),
     }
 }

@@ -94,6 +94,20 @@ kinds! {
     PresenceRemoved = 12, 1, "presence_removed", Bus;
     /// The message that follows was taken over from another program's queue.
     QueueImported = 13, 1, "queue_imported", Bus;
+    /// A relay session was opened.
+    RelayOpened = 14, 1, "relay_opened", Bus;
+    /// A peer joined a relay session.
+    RelayJoined = 15, 1, "relay_joined", Bus;
+    /// A peer sent something into a relay session.
+    RelaySent = 16, 1, "relay_sent", Bus;
+    /// A peer left a relay session and another one stayed.
+    RelayLeft = 17, 1, "relay_left", Bus;
+    /// A relay session ended.
+    RelayEnded = 18, 1, "relay_ended", Bus;
+    /// A relay session is in use.
+    RelayTouched = 19, 1, "relay_touched", Bus;
+    /// Messages left a relay session that goes on.
+    RelayErased = 20, 1, "relay_erased", Bus;
     /// A key was admitted.
     PeerAdded = 101, 1, "peer_added", Agent;
     /// A key was revoked.
@@ -174,6 +188,32 @@ kinds! {
     HostChanged = 145, 1, "host_changed", Agent;
     /// The records that follow were taken over from another program's state.
     Imported = 150, 1, "imported", Agent;
+    /// A sealed session was made or joined.
+    BondOpened = 151, 1, "bond_opened", Agent;
+    /// A sealed session went on.
+    BondAdvanced = 152, 1, "bond_advanced", Agent;
+    /// A sealed session is over.
+    BondEnded = 153, 1, "bond_ended", Agent;
+    /// A text was sent in a sealed session.
+    BondSaid = 154, 1, "bond_said", Agent;
+    /// Texts came in a sealed session.
+    BondHeard = 155, 1, "bond_heard", Agent;
+    /// A file was sent in a sealed session.
+    BondFileSent = 156, 1, "bond_file_sent", Agent;
+    /// A file was stopped before it was sent or offered.
+    BondFileBlocked = 157, 1, "bond_file_blocked", Agent;
+    /// The other side of a sealed session offers a file.
+    BondOffered = 158, 1, "bond_offered", Agent;
+    /// Somebody decided about an offered file.
+    BondDecided = 159, 1, "bond_decided", Agent;
+    /// An accepted file stands on the disk.
+    BondFilePlaced = 160, 1, "bond_file_placed", Agent;
+    /// Something that came in a sealed session was dropped.
+    BondDropped = 161, 1, "bond_dropped", Agent;
+    /// A relay had let messages of a sealed session go.
+    BondGap = 162, 1, "bond_gap", Agent;
+    /// A call about sealed sessions failed.
+    BondFailed = 163, 1, "bond_failed", Agent;
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 
 pub mod agent;
 pub mod bus;
+pub mod bus_rendezvous;
 pub mod kind;
 mod stored;
 

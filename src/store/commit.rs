@@ -268,7 +268,8 @@ impl<D: Domain> Committer<D> {
     fn rebuild_index(&self) -> Result<(), String> {
         let engine = self.shared.engine().ok_or("the store is closed")?;
         let snapshot = engine.snapshot().map_err(|e| e.to_string())?;
-        let index = D::build_index(&snapshot).map_err(|e| e.to_string())?;
+        let mut index = D::build_index(&snapshot).map_err(|e| e.to_string())?;
+        D::index_bodies(&mut index, &snapshot).map_err(|e| e.to_string())?;
         *lock(&self.shared.index) = index;
         Ok(())
     }

@@ -1,17 +1,22 @@
 //! What a bus holds, message by message and session by session: what the admin endpoint answers and
 //! what the admin tool reads from a file, from one place, as in [`inspect`](super::inspect).
 
+use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
 use serde_json::Value;
 
 use super::{ReadError, Snapshot};
 use crate::domain::projection::bus::{PendingRow, RosterRow};
+use crate::domain::projection::bus_rendezvous::{RelayMessageRow, RelayPeerRow, RelaySessionRow};
 use crate::domain::tables::{
     TableError, TableId, TableReader as _, decode_row, get_row, scan_rows,
 };
 use crate::types::seq::Seq;
-use crate::wire::operator::{Board, BoardRow, Waiting, WaitingList};
+use crate::wire::admin::RelayNumbers;
+use crate::wire::operator::{
+    Board, BoardRow, RelayedSession, RelayedSessions, Waiting, WaitingList,
+};
 
 fn waiting(seq: Seq, row: PendingRow) -> Waiting {
     Waiting {
@@ -97,4 +102,55 @@ pub fn board(snapshot: &Snapshot) -> Result<Board, ReadError> {
         Ok(ControlFlow::Continue(()))
     })?;
     Ok(Board { sessions })
+}
+
+/// The sessions that are relayed, by number.
+///
+/// # Errors
+///
+/// [`ReadError`] when rows cannot be read or decoded.
+pub fn relayed(snapshot: &Snapshot) -> Result<RelayedSessions, ReadError> {
+    let mut sessions: BTreeMap<u64, RelayedSession> = BTreeMap::new();
+    scan_rows::<RelaySessionRow>(snapshot, TableId::RelaySessions, &[], |key, row| {
+        let session = Seq::from_key(key).unwrap_or_default().0;
+        let view = RelayedSession {
+            session,
+            flow: row.flow.name().to_owned(),
+            peers: row.members.len() as u64,
+            opened: row.opened.0,
+            used_at: row.used_at.0,
+            ..RelayedSession::default()
+        };
+        sessions.insert(session, view);
+        Ok(ControlFlow::Continue(()))
+    })?;
+    scan_rows::<RelayPeerRow>(snapshot, TableId::RelayPeers, &[], |_, row| {
+        if let Some(session) = sessions.get_mut(&row.session.0) {
+            session.bytes += u64::from(row.len);
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    scan_rows::<RelayMessageRow>(snapshot, TableId::RelayMessages, &[], |_, row| {
+        if let Some(session) = sessions.get_mut(&row.session.0) {
+            session.messages += 1;
+            session.bytes += u64::from(row.len);
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    let sessions = sessions.into_values().collect();
+    Ok(RelayedSessions { sessions })
+}
+
+/// The sums over [`relayed`].
+///
+/// # Errors
+///
+/// As [`relayed`].
+pub fn relay_numbers(snapshot: &Snapshot) -> Result<RelayNumbers, ReadError> {
+    let sessions = relayed(snapshot)?.sessions;
+    Ok(RelayNumbers {
+        sessions: sessions.len() as u64,
+        messages: sessions.iter().map(|session| session.messages).sum(),
+        bytes: sessions.iter().map(|session| session.bytes).sum(),
+    })
 }

@@ -199,7 +199,8 @@ fn open_now<D: Domain>(options: &OpenOptions) -> Result<Opened<D>, OpenError> {
         }
         let engine = Engine::Writer(db);
         let snapshot = engine.snapshot().map_err(corrupt)?;
-        let index = D::build_index(&snapshot).map_err(|e| corrupt(e.into()))?;
+        let mut index = D::build_index(&snapshot).map_err(|e| corrupt(e.into()))?;
+        D::index_bodies(&mut index, &snapshot).map_err(|e| corrupt(e.into()))?;
         Ok(Opened {
             engine: Arc::new(engine),
             index,

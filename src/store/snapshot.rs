@@ -8,6 +8,7 @@ use super::compact::{self, Cut, LogSize, Retention};
 use super::error::{ReadError, engine};
 use super::redb_tables::{ReadTables, Rowset};
 use super::{guard, layout};
+use crate::domain::Bodies;
 use crate::domain::tables::{TableError, TableId, TableReader, Visit};
 use crate::event::{Recorded, StoredEvent};
 use crate::types::seq::Seq;
@@ -251,6 +252,12 @@ impl TableReader for Snapshot {
         visit: Visit<'_>,
     ) -> Result<(), TableError> {
         guarded_rows(|| self.rows(Rowset::Live).scan(table, from, to, visit))
+    }
+}
+
+impl Bodies for Snapshot {
+    fn body(&self, seq: Seq) -> Result<Option<Vec<u8>>, TableError> {
+        Snapshot::body(self, seq).map_err(|e| TableError::Backend(e.to_string().into()))
     }
 }
 

@@ -128,6 +128,9 @@ impl<'txn, D: Domain> Stage<'txn, D> {
         };
         apply_all(D::projections(), &mut self.tables, &record)?;
         D::index(index, &record);
+        if let Some(body) = &new.body {
+            D::index_body(index, record.seq, body);
+        }
         for seq in D::releases(&record.event) {
             self.bodies.remove(seq.0).map_err(AppendError::storage)?;
         }

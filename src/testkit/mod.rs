@@ -17,11 +17,13 @@ pub mod disk;
 pub mod power;
 pub mod sample;
 pub mod sample_agent;
+pub mod sample_bond;
 pub mod sample_care;
 pub mod sample_directory;
 pub mod sample_host;
 pub mod sample_import;
 pub mod sample_pairing;
+pub mod sample_rendezvous;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -123,7 +123,7 @@ pub fn bus_event(kind: EventKind, rng: &mut Rng) -> Option<BusEvent> {
             arrived: UnixMillis(rng.next_u64()),
             mark: digest,
         }),
-        _ => return None,
+        other => return super::sample_rendezvous::relay_event(other, rng),
     })
 }
 

@@ -252,7 +252,8 @@ pub fn agent_event(kind: EventKind, rng: &mut Rng) -> Option<AgentEvent> {
                 .or_else(|| pairing_event(kind, rng))
                 .or_else(|| sample_directory::event(kind, rng))
                 .or_else(|| sample_care::event(kind, rng))
-                .or_else(|| super::sample_import::event(kind, rng));
+                .or_else(|| super::sample_import::event(kind, rng))
+                .or_else(|| super::sample_bond::event(kind, rng));
         }
     })
 }

@@ -336,3 +336,82 @@ pub const MAX_IMPORTED_PER_COMMAND: usize = 64;
 
 /// Bytes of messages in one command of an import; at least one message is always taken.
 pub const MAX_IMPORTED_BYTES_PER_COMMAND: usize = 4 * 1024 * 1024;
+
+/// Sealed sessions that are remembered in rows; the log has them all.
+pub const MAX_BOND_ROWS: usize = 512;
+
+/// Files offered in sealed sessions that are remembered in rows.
+pub const MAX_BOND_OFFER_ROWS: usize = 1024;
+
+/// Longest name of an offered or sent file in a record, spelled out, in bytes.
+pub const MAX_BOND_NAME_BYTES: usize = 256;
+
+/// Longest id of an offered file in bytes.
+pub const MAX_BOND_OFFER_ID_BYTES: usize = 64;
+
+/// Longest name of a call, a kind of file or a finding rule in a record of sealed sessions, in bytes.
+pub const MAX_BOND_CALL_BYTES: usize = 64;
+
+/// Finding rules that a record of an offered file names.
+pub const MAX_BOND_RULES: usize = 16;
+
+/// Size in bytes at which `audit.log` is set aside and a new one begins.
+pub const MAX_AUDIT_FILE_BYTES: u64 = 4 * 1024 * 1024;
+
+/// Files of `audit.log` that were set aside and are kept.
+pub const MAX_AUDIT_FILES: usize = 8;
+
+/// Longest line of `audit.log` that is read, in bytes.
+pub const MAX_AUDIT_LINE_BYTES: usize = 64 * 1024;
+/// Largest body of a relay's `/create` and `/join` in bytes. Given by the wire, as all `RELAY`
+/// bounds are unless they say otherwise.
+pub const MAX_RELAY_OPEN_BYTES: usize = 10_240;
+
+/// Largest body of a relay's `/send` in bytes.
+pub const MAX_RELAY_SEND_BYTES: usize = 5_242_880;
+
+/// Largest body of a relay's `/disconnect` in bytes.
+pub const MAX_RELAY_DISCONNECT_BYTES: usize = 1_024;
+
+/// Deepest nesting of JSON that a relay takes. Ours: honest payloads have one level.
+pub const MAX_RELAY_DEPTH: usize = 128;
+
+/// How long a relay session lives after its last activity, in milliseconds.
+pub const RELAY_TTL_MS: u64 = 30 * 60_000;
+
+/// Peers in a relay session.
+pub const RELAY_PEERS: usize = 2;
+
+/// Messages in a relay session, system messages included; the oldest give way.
+pub const RELAY_QUEUE: usize = 100;
+
+/// Messages that one peer may send into a session within [`RELAY_SEND_WINDOW_MS`].
+pub const RELAY_SENDS: usize = 10;
+
+/// See [`RELAY_SENDS`]; milliseconds, sliding.
+pub const RELAY_SEND_WINDOW_MS: u64 = 60_000;
+
+/// A poll prolongs its session at most this often, in milliseconds.
+pub const RELAY_TOUCH_MS: u64 = 60_000;
+
+/// Messages in one answer to a poll, in UTF-16 code units of their JSON; one is always given.
+pub const RELAY_POLL_UNITS: usize = 1_048_576;
+
+/// How long a poll without news is held, in milliseconds. Clients poll every 5 s and do not expect
+/// two of their polls to overlap. Ours.
+pub const RELAY_HOLD_MS: u64 = 4_000;
+
+/// Messages that wait in a session of flow `interlink-1`; past it senders come back. Ours.
+pub const RELAY_FLOW_MESSAGES: usize = 2_048;
+
+/// Bytes of relay messages on their way to the writer, so that they never fill its line. Ours.
+pub const MAX_RELAY_WAITING_BYTES: usize = 8 * 1024 * 1024;
+
+/// Open connections of a relay. Further ones wait in the system's backlog. Ours.
+pub const MAX_RELAY_CONNECTIONS: usize = 2_048;
+
+/// Network addresses whose requests a relay counts, where it does; the oldest give way. Ours.
+pub const MAX_RELAY_ADDRESSES: usize = 4_096;
+
+/// Relay sessions that one sweep ends for their age.
+pub const MAX_RELAY_EXPIRE_BATCH: usize = 64;

@@ -201,6 +201,18 @@ pub struct StatusLimits {
     pub overflow: String,
 }
 
+/// What a bus relays of sealed sessions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct RelayNumbers {
+    /// Sessions.
+    pub sessions: u64,
+    /// Messages that wait in them.
+    pub messages: u64,
+    /// Bytes of what is kept of them.
+    pub bytes: u64,
+}
+
 /// Answer of `GET /status`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -224,6 +236,8 @@ pub struct Status {
     pub roster: u64,
     /// Requests that wait for mail.
     pub waiters: u64,
+    /// What is relayed of sealed sessions.
+    pub relay: RelayNumbers,
     /// Position of the newest record.
     pub head: u64,
     /// The compaction point: records up to it are gone. 0 while nothing was compacted.

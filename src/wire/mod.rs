@@ -13,7 +13,11 @@
 //! [`admin`] and [`operator`] are the operator's view; its shapes are read and written by the same
 //! program, so they have both directions.
 //!
+//! [`rendezvous`] is what a relay of sealed sessions and its clients say to each other.
+//!
 //! [`public`] reads the files in which the public program keeps its state, for moving house.
+//!
+//! [`rendezvous_client`] is what a client of sealed sessions exchanges with their relay.
 //!
 //! Map: [`canonical`] builds the bytes that are signed (`schema/canonical.md`), [`pair`] reads
 //! knocks and renews pairing messages, [`peers`] reads and prints `peers.json`, [`schema`] lists
@@ -31,4 +35,6 @@ pub mod pair;
 pub mod peers;
 pub mod problem;
 pub mod public;
+pub mod rendezvous;
+pub mod rendezvous_client;
 pub mod schema;

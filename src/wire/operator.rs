@@ -71,7 +71,42 @@ pub struct Evict {
     pub entry: String,
 }
 
-/// Answer to both.
+/// A session of two sealed peers that a bus relays. Who they are it does not tell.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct RelayedSession {
+    /// Its number.
+    pub session: u64,
+    /// `ordinary`, or `lossless` between two of ours.
+    pub flow: String,
+    /// Peers that are in it.
+    pub peers: u64,
+    /// Messages that wait.
+    pub messages: u64,
+    /// Bytes of what is kept of it.
+    pub bytes: u64,
+    /// When it was opened, Unix milliseconds.
+    pub opened: u64,
+    /// When it was last used, as far as that is recorded, Unix milliseconds.
+    pub used_at: u64,
+}
+
+/// Answer of `GET /admin/v1/relay`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RelayedSessions {
+    /// By number.
+    pub sessions: Vec<RelayedSession>,
+}
+
+/// Body of `POST /admin/v1/relay`: ends a session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndRelayed {
+    /// Its number.
+    pub session: u64,
+}
+
+/// Answer to all three.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Removed {

@@ -14,13 +14,16 @@ use interlink::domain::decide::agent::{Agent, AgentCommand, AgentReply};
 use interlink::domain::decide::bus::{Bus, BusCommand, Overflow, QueueLimits};
 use interlink::domain::projection::view;
 use interlink::domain::tables::{TableId, TableReader as _};
+use interlink::event::bus_rendezvous::RelayFlow;
 use interlink::store::{Mode, Snapshot, Store};
 use interlink::testkit::Disk;
 use interlink::testkit::sample::enqueue;
 use interlink::testkit::sample_agent::{agent_history, held_history};
+use interlink::testkit::sample_bond::bond_history;
 use interlink::testkit::sample_directory::directory_history;
 use interlink::testkit::sample_host::host_history;
 use interlink::testkit::sample_pairing::pairing_history;
+use interlink::testkit::sample_rendezvous::{relay_join, relay_open};
 use interlink::types::time::{Clock as _, UnixMillis};
 use serde_json::Value;
 
@@ -424,12 +427,13 @@ fn viewed<D: Domain>(snapshot: &Snapshot, into: &mut BTreeSet<TableId>) {
 #[test]
 fn rows_of_every_table_have_a_view() {
     type History = fn(UnixMillis, &mut dyn FnMut(AgentCommand) -> AgentReply);
-    let histories: [History; 5] = [
+    let histories: [History; 6] = [
         agent_history,
         held_history,
         pairing_history,
         directory_history,
         host_history,
+        |_, run| bond_history(run),
     ];
     let mut shown = BTreeSet::new();
     for history in histories {
@@ -466,6 +470,8 @@ fn rows_of_every_table_have_a_view() {
         };
         submit(&store, enqueue("a", &[n], limits));
     }
+    submit(&store, relay_open(1, 1, RelayFlow::Ordinary, START));
+    submit(&store, relay_join(1, 2, START));
     viewed::<Bus>(&store.snapshot().unwrap(), &mut shown);
     let all: BTreeSet<TableId> = TableId::ALL.iter().copied().collect();
     let missing: Vec<&TableId> = all.difference(&shown).collect();

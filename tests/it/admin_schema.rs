@@ -50,9 +50,9 @@ pub(crate) fn conforms(name: &str, answer: &Value) {
 
 /// The schema of the answer of a command line that names the command first.
 fn schema_of(args: &[&str]) -> String {
-    const SUBCOMMANDS: [&str; 14] = [
+    const SUBCOMMANDS: [&str; 16] = [
         "show", "drop", "retry", "remove", "clear", "add", "accept", "reject", "cancel", "resolve",
-        "block", "unblock", "list", "forget",
+        "block", "unblock", "list", "forget", "decline", "end",
     ];
     match args {
         ["--store", _, rest @ ..] => schema_of(rest),

@@ -16,6 +16,7 @@ use interlink::store::{
 };
 use interlink::testkit::sample::{WIDE_LIMITS, bus_command, enqueue, payload};
 use interlink::testkit::sample_agent::agent_history;
+use interlink::testkit::sample_bond::bond_history;
 use interlink::testkit::sample_care::care_history;
 use interlink::testkit::sample_directory::directory_history;
 use interlink::testkit::sample_host::host_history;
@@ -144,12 +145,13 @@ fn a_compacted_bus_decides_like_one_that_is_not() {
 #[test]
 fn a_compacted_identity_decides_like_one_that_is_not() {
     type History = fn(UnixMillis, &mut dyn FnMut(AgentCommand) -> AgentReply);
-    let histories: [History; 5] = [
+    let histories: [History; 6] = [
         agent_history,
         pairing_history,
         directory_history,
         host_history,
         care_history,
+        |_, run| bond_history(run),
     ];
     let first = seed();
     for seed in first..first + if long() { 40 } else { 3 } {

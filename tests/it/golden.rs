@@ -20,11 +20,13 @@ use interlink::testkit::Disk;
 use interlink::testkit::power::PLAIN_VARIANTS;
 use interlink::testkit::sample::{SMALL_LIMITS, WIDE_LIMITS, enqueue, payload};
 use interlink::testkit::sample_agent::{agent_history, held_history, take_lease};
+use interlink::testkit::sample_bond::bond_history;
 use interlink::testkit::sample_care::care_history;
 use interlink::testkit::sample_directory::directory_history;
 use interlink::testkit::sample_host::host_history;
 use interlink::testkit::sample_import::{import_history, queue_import_history};
 use interlink::testkit::sample_pairing::pairing_history;
+use interlink::testkit::sample_rendezvous::relay_history;
 use interlink::types::seq::Seq;
 
 use super::support::{START, clock, on_disk, rows, run, verified};
@@ -207,6 +209,14 @@ fn write_import_history(path: &Path) {
     store.close();
 }
 
+/// Sealed sessions.
+fn write_bond_history(path: &Path) {
+    let options = OpenOptions::shared(Location::File(path.to_owned()));
+    let store = Store::<Agent>::open(options, clock(), None).unwrap();
+    bond_history(&mut |command| store.submit(command).unwrap().wait().unwrap().reply);
+    store.close();
+}
+
 /// What hand edits say in vain.
 fn write_held_history(path: &Path) {
     let options = OpenOptions::shared(Location::File(path.to_owned()));
@@ -222,6 +232,14 @@ fn write_queue_import_history(path: &Path) {
     let options = OpenOptions::exclusive(Location::File(path.to_owned()));
     let store = Store::<Bus>::open(options, clock(), None).unwrap();
     queue_import_history(&mut |command| run(&store, command).reply);
+    store.close();
+}
+
+/// Sessions that are relayed.
+fn write_relay_history(path: &Path) {
+    let options = OpenOptions::exclusive(Location::File(path.to_owned()));
+    let store = Store::<Bus>::open(options, clock(), None).unwrap();
+    relay_history(START, &mut |command| run(&store, command).reply);
     store.close();
 }
 
@@ -334,6 +352,7 @@ const LATER_BUS: &[Later] = &[
     ("bus-v2", write_history),
     ("bus-operator", write_operator_history),
     ("bus-import", write_queue_import_history),
+    ("bus-rendezvous", write_relay_history),
 ];
 const LATER_AGENT: &[Later] = &[
     ("agent-directory", write_directory_history),
@@ -342,6 +361,7 @@ const LATER_AGENT: &[Later] = &[
     ("agent-held", write_held_history),
     ("agent-care", write_care_history),
     ("agent-import", write_import_history),
+    ("agent-bond", write_bond_history),
 ];
 
 /// Tables that there were when the first logs were written.
@@ -379,10 +399,11 @@ fn later_gives_its_state<D: Domain>(later: &Later, last_table: u16) {
 #[test]
 fn the_golden_logs_of_later_kinds_give_the_golden_states() {
     for later in LATER_BUS {
-        later_gives_its_state::<Bus>(later, 6);
+        later_gives_its_state::<Bus>(later, 12);
     }
     for later in LATER_AGENT {
-        later_gives_its_state::<Agent>(later, 66);
+        let last_table = if later.0 == "agent-bond" { 69 } else { 66 };
+        later_gives_its_state::<Agent>(later, last_table);
     }
 }
 

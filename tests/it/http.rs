@@ -64,6 +64,7 @@ impl Bus {
             allow_origins: vec![],
             admin: None,
             verify_presence: false,
+            relay: None,
             clock: Arc::new(SystemClock),
             upkeep: Duration::from_secs(60),
         };
@@ -83,6 +84,11 @@ impl Bus {
 
     pub(crate) fn connect(&self) -> Conn {
         Conn::open(self.addr)
+    }
+
+    /// Where its relay listens, if it has one.
+    pub(crate) fn relay_addr(&self) -> Option<SocketAddr> {
+        self.handle.as_ref().and_then(|handle| handle.relay_addr)
     }
 
     /// Ends the bus in an orderly way.

@@ -12,6 +12,14 @@ mod admin_backup;
     feature = "cli",
     feature = "testkit"
 ))]
+mod admin_bond;
+#[cfg(all(
+    target_os = "linux",
+    feature = "agent",
+    feature = "bus",
+    feature = "cli",
+    feature = "testkit"
+))]
 mod admin_compact;
 #[cfg(all(unix, feature = "cli", feature = "testkit"))]
 mod admin_history;
@@ -49,8 +57,29 @@ mod admin_trace;
 #[cfg(all(unix, feature = "cli", feature = "testkit"))]
 mod admin_world;
 mod architecture;
+#[cfg(all(unix, feature = "agent", feature = "testkit"))]
+mod bond_audit;
+#[cfg(all(
+    target_os = "linux",
+    feature = "agent",
+    feature = "bus",
+    feature = "cli"
+))]
+mod bond_bus;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod bond_consent;
 #[cfg(all(feature = "sealed", feature = "testkit"))]
 mod bond_core;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod bond_hostile;
+#[cfg(all(feature = "sealed", feature = "testkit"))]
+mod bond_own;
+#[cfg(all(feature = "agent", feature = "testkit"))]
+mod bond_record;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod bond_sessions;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod bond_support;
 #[cfg(all(feature = "bus", feature = "cli"))]
 mod bus_process;
 #[cfg(feature = "testkit")]
@@ -179,6 +208,8 @@ mod parsers;
 mod power_cut;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod relay_client;
+#[cfg(all(feature = "bus", feature = "testkit"))]
+mod relay_http;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod relays;
 #[cfg(feature = "testkit")]

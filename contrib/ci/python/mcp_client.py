@@ -24,7 +24,9 @@ from mcp.shared.exceptions import MCPError
 from mcp.types import ElicitResult
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from harness import Agent, CheckFailed, Lab, RpcError, receipts, sent_id, texts, wait_until  # noqa: E402
+from harness import (  # noqa: E402
+    Agent, CheckFailed, Lab, RpcError, free_port, receipts, sent_id, texts, wait_until,
+)
 
 INVALID_PARAMS, METHOD_NOT_FOUND, INTERNAL_ERROR = -32602, -32601, -32603
 # What a request may be called that is no well-formed request of its method.
@@ -40,8 +42,10 @@ READS_ONLY = {
 WRITES = {
     "send_message", "acknowledge_messages", "add_peer", "remove_peer", "set_summary", "cancel_task",
     "request_pair", "accept_pair", "reject_pair", "cancel_pair_request",
+    "bond_connect", "bond_join", "bond_status", "bond_send", "bond_message", "bond_wait", "bond_accept",
+    "bond_decline", "bond_end",
 }
-ASKS_THE_USER = {"add_peer", "remove_peer", "request_pair", "accept_pair"}
+ASKS_THE_USER = {"add_peer", "remove_peer", "request_pair", "accept_pair", "bond_accept"}
 SAMPLES = {
     "string": "text", "integer": 7, "number": 1.5, "boolean": True, "array": [1], "object": {"x": 1},
 }
@@ -92,6 +96,9 @@ class World:
     def __init__(self, lab, options):
         self.lab, self.options = lab, options
         self.bus = lab.bus(options.bus)
+        relay = free_port()
+        self.relay = f"http://127.0.0.1:{relay}"
+        lab.bus(options.bus, "relay", extra=["--relay-addr", f"127.0.0.1:{relay}"])
         self.me = lab.identity(options.keygen, "me")
         self.peer = lab.identity(options.keygen, "peer")
         self.spare = lab.identity(options.keygen, "spare")
@@ -119,7 +126,11 @@ class World:
                 "--key", str(self.me.path), "--peers", str(self.me.peers), "--url", self.bus.url,
                 "--name", "node-me", "--session", session,
             ],
-            env=self.lab.environment(self.me.folder, RUST_LOG="trace", INTERLINK_CONSENT=consent),
+            env=self.lab.environment(
+                self.me.folder, RUST_LOG="trace", INTERLINK_CONSENT=consent,
+                INTERLINK_BOND_RELAY=self.relay, INTERLINK_BOND_ROOT=str(self.me.folder),
+                INTERLINK_NOTIFICATIONS="off",
+            ),
         )
         with open(self.lab.folder / f"{session}.log", "a") as log:
             client = Client(
@@ -292,9 +303,66 @@ async def good_calls(world, tally, client, tools):
     tally.check("the peer lists the reply once", len(replies) == 1, str(at_peer))
     peer.close()
     await pairing_calls(world, tally, good)
+    await bond_calls(world, tally, client, good)
     uncalled = sorted(set(tools) - called)
     tally.check("no tool goes uncalled", not uncalled, f"add a call for {uncalled}")
     tally.check("every expected tool is listed", called <= set(tools), str(sorted(called - set(tools))))
+
+
+async def bond_calls(world, tally, client, good):
+    """A sealed session with a stranger: words, a file each way, and its end; then one that is joined."""
+    other = Agent(
+        world.lab, world.options.mcp, world.peer, world.bus.url, "bond-1", INTERLINK_CONSENT="tool",
+        INTERLINK_BOND_RELAY=world.relay, INTERLINK_BOND_ROOT=str(world.peer.folder),
+        INTERLINK_NOTIFICATIONS="off",
+    )
+
+    def tool(name, **arguments):
+        return anyio.to_thread.run_sync(lambda: other.tool(name, **arguments))
+
+    async def offer():
+        """The id of the next file that is offered to this session."""
+        deadline = time.monotonic() + 40
+        while time.monotonic() < deadline:
+            _, result = await good("bond_wait", {"timeoutSeconds": 5})
+            for event in (result or {}).get("structuredContent", {}).get("events") or []:
+                if event["kind"] == "file_offered":
+                    return event["transfer_id"]
+        raise CheckFailed("no file was offered")
+
+    async def send(name):
+        """The stranger offers a file as soon as it may."""
+        (world.peer.folder / name).write_text("a file of the stranger's\n")
+        deadline = time.monotonic() + 40
+        while True:
+            try:
+                return await tool("bond_send", filepath=name)
+            except (CheckFailed, RpcError):
+                if time.monotonic() > deadline:
+                    raise
+                await anyio.sleep(0.5)
+
+    await good("bond_status", {}, "Not connected")
+    _, result = await good("bond_connect", {}, "Session Code: ")
+    code = result["structuredContent"]["session_code"]
+    await tool("bond_join", sessionCode=code)
+    await good("bond_status", {}, code)
+    await send("one.md")
+    one = await offer()
+    await good("bond_status", {}, "Secure channel established")
+    await good("bond_accept", {"transferId": one}, "File Transfer Accepted")
+    await good("bond_message", {"content": "words"}, "Message Sent")
+    (world.me.folder / "mine.md").write_text("a file of mine\n")
+    await anyio.sleep(10.2)  # what the protocol wants between two sends
+    await good("bond_send", {"filepath": "mine.md", "message": "a note"}, "File Sent")
+    await send("two.md")
+    await good("bond_decline", {"transferId": await offer()}, "File Transfer Declined")
+    await good("bond_end", {}, "Session Ended")
+    await tool("bond_end")
+    result = await tool("bond_connect")
+    await good("bond_join", {"sessionCode": result["structuredContent"]["session_code"]}, "joined")
+    await good("bond_end", {}, "Session Ended")
+    other.close()
 
 
 async def pairing_calls(world, tally, good):

@@ -49,7 +49,7 @@ const DECISION: &str = "decision";
 
 /// The questions of one connection.
 #[derive(Clone, Debug, Default)]
-pub struct Asking(Arc<Mutex<BTreeMap<PublicKey, Instant>>>);
+pub struct Asking(Arc<Mutex<BTreeMap<String, Instant>>>);
 
 /// What a human is asked to allow.
 #[derive(Clone, Copy, Debug)]
@@ -78,6 +78,19 @@ pub enum Wish<'a> {
         key: PublicKey,
         /// Its name here.
         petname: &'a str,
+    },
+    /// Save a file that the other side of a sealed session offers.
+    TakeFile {
+        /// Its id here.
+        id: &'a str,
+        /// The peer's name of it, spelled out.
+        name: &'a str,
+        /// Bytes.
+        size: u64,
+        /// Of the bytes, in digits.
+        sha256: &'a str,
+        /// What is in it, spelled out and bounded.
+        preview: &'a str,
     },
 }
 
@@ -134,9 +147,23 @@ impl Why {
 }
 
 impl Wish<'_> {
-    const fn key(&self) -> &PublicKey {
+    /// The key that it is about, where it is about one.
+    const fn key(&self) -> Option<&PublicKey> {
         match self {
-            Wish::Admit { key, .. } | Wish::Request { key, .. } | Wish::Revoke { key, .. } => key,
+            Wish::Admit { key, .. } | Wish::Request { key, .. } | Wish::Revoke { key, .. } => {
+                Some(key)
+            }
+            Wish::TakeFile { .. } => None,
+        }
+    }
+
+    /// What makes it the same question again.
+    fn subject(&self) -> String {
+        match self {
+            Wish::Admit { key, .. } | Wish::Request { key, .. } | Wish::Revoke { key, .. } => {
+                key.to_string()
+            }
+            Wish::TakeFile { id, sha256, .. } => format!("file {id} {sha256}"),
         }
     }
 
@@ -146,14 +173,31 @@ impl Wish<'_> {
             Wish::Admit { .. } => ["refuse", "admit"],
             Wish::Request { .. } => ["refuse", "request"],
             Wish::Revoke { .. } => ["keep", "revoke"],
+            Wish::TakeFile { .. } => ["decline", "accept"],
         }
     }
 
     fn message(&self) -> String {
-        let (head, petname, claimed, tail) = match self {
+        let (key, head, petname, claimed, tail) = match self {
+            Wish::TakeFile {
+                name,
+                size,
+                sha256,
+                preview,
+                ..
+            } => {
+                return format!(
+                    "Save this file from the sealed session?\nSHA-256: {sha256}\nName (the peer's, not \
+                     verified): \"{name}\", {size} bytes.\n\nYour agent reads it if you accept; nothing of \
+                     it was shown to your agent so far. It begins:\n\n{preview}"
+                );
+            }
             Wish::Admit {
-                petname, claimed, ..
+                key,
+                petname,
+                claimed,
             } => (
+                key,
                 "Let this peer write to your agent?",
                 petname,
                 *claimed,
@@ -162,8 +206,11 @@ impl Wish<'_> {
                  another way: names prove nothing.",
             ),
             Wish::Request {
-                petname, claimed, ..
+                key,
+                petname,
+                claimed,
             } => (
+                key,
                 "Ask this peer to pair with you?",
                 petname,
                 *claimed,
@@ -171,7 +218,8 @@ impl Wish<'_> {
                  the key, or at least the fingerprint, with what its owner tells you by another way: \
                  names prove nothing.",
             ),
-            Wish::Revoke { petname, .. } => (
+            Wish::Revoke { key, petname } => (
+                key,
                 "End this peer's right to write to your agent?",
                 petname,
                 None,
@@ -184,7 +232,6 @@ impl Wish<'_> {
                 render::label(name)
             )
         });
-        let key = self.key();
         // Hosts fold a form away after three lines: what is to be compared stands in them, and
         // before every name, however long that is.
         format!(
@@ -222,7 +269,7 @@ pub async fn permission(core: &Core, host: &HostConnection, wish: &Wish<'_>) -> 
     };
     let now = Instant::now();
     turned_away.retain(|_, at| now.duration_since(*at) < COOL_DOWN);
-    if turned_away.contains_key(wish.key()) {
+    if turned_away.contains_key(&wish.subject()) {
         return Permission::Unanswered(Why::JustAsked);
     }
     let answer = ask(host, wish).await;
@@ -231,9 +278,9 @@ pub async fn permission(core: &Core, host: &HostConnection, wish: &Wish<'_>) -> 
         Permission::Declined | Permission::Unanswered(Why::Dismissed | Why::TimedOut)
     );
     if remember && turned_away.len() < REMEMBERED {
-        turned_away.insert(*wish.key(), Instant::now());
+        turned_away.insert(wish.subject(), Instant::now());
     }
-    tracing::info!("asked about {}: {answer:?}", wish.key().fingerprint());
+    tracing::info!("asked about {}: {answer:?}", wish.subject());
     answer
 }
 
@@ -343,13 +390,13 @@ pub async fn consent(
 
 /// A "no" is a fact for the operator to see, whatever becomes of the call.
 async fn record(core: &Core, wish: &Wish<'_>, question: Question) {
-    let Ok(lease) = core.require_lease() else {
+    let (Ok(lease), Some(key)) = (core.require_lease(), wish.key()) else {
         return;
     };
     let command = PairingCommand::Decline {
         lease,
         question,
-        key: *wish.key(),
+        key: *key,
         now: core.clock.now(),
     };
     if let Err(e) = core.submit(command.into()).await {
@@ -368,7 +415,7 @@ pub struct Refusal {
     pub command: Option<String>,
 }
 
-fn unanswered(operator: Option<&OperatorFlags>, why: Why, line: &Line) -> Refusal {
+pub(super) fn unanswered(operator: Option<&OperatorFlags>, why: Why, line: &Line) -> Refusal {
     let why = why.text();
     let Some(operator) = operator else {
         return Refusal {

@@ -1,5 +1,7 @@
 //! Parameters of the tools. The comments of the members are what the model reads.
 
+pub mod bond;
+
 use schemars::JsonSchema;
 use serde::Deserialize;
 

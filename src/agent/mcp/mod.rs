@@ -5,7 +5,7 @@
 //!   [`schema`] turns these into JSON Schema, [`error`] is how they say no.
 //! - [`tool`]: what each of them does.
 //! - [`approve`]: asking the human; [`mod@line`]: what they can run instead.
-//! - [`notes`]: what failed, told with the next answer.
+//! - [`notes`]: what failed, told with the next answer. [`news`]: what happened in a sealed session.
 //! - [`render`]: how a peer's words are shown.
 
 pub mod approve;
@@ -13,6 +13,7 @@ pub mod args;
 pub mod catalog;
 pub mod error;
 pub mod line;
+pub mod news;
 pub mod notes;
 pub mod render;
 pub mod reply;

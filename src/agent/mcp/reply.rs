@@ -3,6 +3,7 @@
 //! Peer text stands inside `content`, between its markers, and nowhere else. Ids that a peer chose
 //! are given outside of it only when they are plain ([`super::render::is_plain_id`]).
 
+pub mod bond;
 pub mod pairing;
 mod presence;
 

@@ -55,6 +55,11 @@ pub fn with_notes(mut schema: Map<String, Value>) -> Map<String, Value> {
                 of::<super::notes::PairingWaits>(),
                 "Set when this session has not seen what is new about pairing.",
             ),
+            (
+                "bond_waits",
+                of::<super::news::BondWaits>(),
+                "Set when something happened in the sealed session.",
+            ),
         ] {
             waits.insert("description".to_owned(), Value::from(when));
             properties.insert(name.to_owned(), Value::Object(waits));

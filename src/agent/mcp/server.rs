@@ -17,9 +17,9 @@ use tokio::sync::watch;
 
 use super::approve::Asking;
 use super::catalog::{self, Call, HookCall};
-use super::notes;
 use super::tool::host::session_for;
 use super::transport::{MAX_LINE_BYTES, StdioTransport, read_lines};
+use super::{news, notes};
 use crate::agent::host::HostConfig;
 use crate::agent::runtime::Supervisor;
 
@@ -209,6 +209,7 @@ impl ServerHandler for Server {
             },
         };
         let mut result = catalog::call(call).await?;
+        news::add(&core, &request.name, &mut result);
         notes::add(&core, &request.name, &mut result).await;
         Ok(CallToolResponse::from(result))
     }

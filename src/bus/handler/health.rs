@@ -16,7 +16,7 @@ use crate::domain::projection::bus::{DropCounter, DropsRow};
 use crate::domain::tables::{TableId, get_row};
 use crate::store::{Health, LogSize};
 use crate::types::time::millis;
-use crate::wire::admin::{Status, StatusLimits};
+use crate::wire::admin::{RelayNumbers, Status, StatusLimits};
 
 pub(in crate::bus) async fn healthz() -> Response {
     json_text(StatusCode::OK, br#"{"status":"ok"}"#.to_vec())
@@ -65,6 +65,7 @@ fn numbers(app: &App) -> Status {
         drops: drops(app),
         refused: app.refused.load(Ordering::Relaxed),
         roster: app.board.len() as u64,
+        relay: relay(app),
         waiters: app.waiters.count() as u64,
         head: app.store.head().0,
         base,
@@ -76,6 +77,17 @@ fn numbers(app: &App) -> Status {
         read_only_reason,
         limits: limits(app),
     }
+}
+
+fn relay(app: &App) -> RelayNumbers {
+    app.store.with_index(|index, _| {
+        let relay = index.relay();
+        RelayNumbers {
+            sessions: relay.len() as u64,
+            messages: relay.iter().map(|(_, s)| s.messages.len() as u64).sum(),
+            bytes: relay.bytes(),
+        }
+    })
 }
 
 /// Compaction point and size of the log; nothing when the store cannot be read.

@@ -13,11 +13,11 @@ use super::{check_name, json};
 use crate::bus::failure::Failure;
 use crate::bus::request;
 use crate::bus::state::App;
-use crate::domain::decide::bus::{BusCommand, BusReply};
+use crate::domain::decide::bus::{BusCommand, BusReply, RelayCommand, RelayReply};
 use crate::store::holdings;
 use crate::types::limit::{MAX_ADMIN_ROWS, MAX_EXPIRE_BATCH};
 use crate::types::seq::Seq;
-use crate::wire::operator::{Discard, Evict, Removed};
+use crate::wire::operator::{Discard, EndRelayed, Evict, Removed};
 
 fn query<T: serde::de::DeserializeOwned>(uri: &Uri) -> Result<T, Failure> {
     let Query(query) = Query::try_from_uri(uri).map_err(|e| Failure::bad_request(e.body_text()))?;
@@ -94,9 +94,29 @@ pub(in crate::bus) async fn evict(
     remove(&app, BusCommand::Evict { entry }).await
 }
 
+/// The sessions that are relayed.
+pub(in crate::bus) async fn relayed(State(app): State<Arc<App>>) -> Result<Response, Failure> {
+    json(StatusCode::OK, &holdings::relayed(&app.store.snapshot()?)?)
+}
+
+/// Ends a session that is relayed.
+pub(in crate::bus) async fn end_relayed(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Failure> {
+    let EndRelayed { session } = request::json(&headers, body).await?;
+    let wish = RelayCommand::End {
+        session: Some(Seq(session)),
+        now: app.clock.now(),
+        max: 1,
+    };
+    remove(&app, BusCommand::Relay(wish)).await
+}
+
 async fn remove(app: &App, command: BusCommand) -> Result<Response, Failure> {
     let count = match app.commit(command).await? {
-        BusReply::Removed { count } => count as u64,
+        BusReply::Removed { count } | BusReply::Relay(RelayReply::Ended { count }) => count as u64,
         _ => 0,
     };
     tracing::warn!(count, "taken away by the operator");

@@ -281,6 +281,7 @@ impl StoreReader for EndpointReader {
                 bytes: status.bytes,
                 drops: status.drops,
                 roster: status.roster,
+                relay: status.relay,
             }),
             running: Some(Running {
                 pid: self.file.pid,

@@ -91,6 +91,9 @@ pub(super) enum AdminError {
         usual.display()
     )]
     WhichPeers { usual: PathBuf },
+    #[cfg(all(feature = "agent", unix))]
+    #[error(transparent)]
+    Bond(#[from] super::bond::BondError),
     #[cfg(feature = "agent")]
     #[error("not confirmed; nothing has changed")]
     NotTyped,
@@ -192,6 +195,8 @@ impl AdminError {
             AdminError::Held(_) => Exit::StoreInUse,
             #[cfg(feature = "agent")]
             AdminError::Import(e) => e.exit(),
+            #[cfg(all(feature = "agent", unix))]
+            AdminError::Bond(e) if e.is_usage() => Exit::Usage,
             #[cfg(feature = "agent")]
             AdminError::Unasked(super::terminal::TerminalError::None(_))
             | AdminError::Relays(_)
@@ -298,6 +303,8 @@ impl AdminError {
                 "`interlink-admin pair list` shows what waits"
             }
             AdminError::Import(e) => return e.next(),
+            #[cfg(unix)]
+            AdminError::Bond(e) => return e.next(),
             AdminError::NameNeeded => "choose one with --petname NAME",
             AdminError::Ambiguous { .. } => "give the whole key",
             _ => return None,

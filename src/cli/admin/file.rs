@@ -28,7 +28,7 @@ use crate::event::agent::AgentEvent;
 use crate::event::bus::BusEvent;
 use crate::event::kind::StoreKind;
 use crate::store::verify::verify;
-use crate::store::{Cut, Mode, OpenError, ReadError, Reader, Snapshot, inspect};
+use crate::store::{Cut, Mode, OpenError, ReadError, Reader, Snapshot, holdings, inspect};
 use crate::types::id::PublicKey;
 use crate::types::seq::Seq;
 use crate::wire::admin::{Compaction, Depths, Queues, Records, TableRows, Verification};
@@ -269,6 +269,7 @@ fn bus_numbers(snapshot: &Snapshot) -> Result<BusNumbers, ReadError> {
         queues: index.queue_count() as u64,
         messages: index.message_count() as u64,
         bytes: index.bytes(),
+        relay: holdings::relay_numbers(snapshot)?,
         ..BusNumbers::default()
     };
     for (counter, name) in DropCounter::ALL {

@@ -10,12 +10,16 @@ use super::error::AdminError;
 use super::locate::{Access, Target};
 use super::print::note_source;
 use super::reader::{Origin, owner};
-use crate::domain::decide::bus::{Bus, BusCommand, BusReply};
+use crate::domain::decide::bus::{Bus, BusCommand, BusReply, RelayCommand, RelayReply};
 use crate::event::kind::StoreKind;
 use crate::store::{CommandError, Location, OpenOptions, Store, holdings};
 use crate::types::limit::{MAX_ADMIN_ROWS, MAX_EXPIRE_BATCH};
 use crate::types::seq::Seq;
-use crate::wire::operator::{Board, BoardRow, Discard, Evict, Removed, Waiting, WaitingList};
+use crate::types::time::Clock as _;
+use crate::wire::operator::{
+    Board, BoardRow, Discard, EndRelayed, Evict, RelayedSession, RelayedSessions, Removed, Waiting,
+    WaitingList,
+};
 
 /// A bus whose holdings are looked at or taken away.
 pub(super) struct Held {
@@ -100,6 +104,28 @@ impl Held {
         Ok(board.sessions)
     }
 
+    /// The sessions that are relayed.
+    pub(super) fn relayed(&self) -> Result<Vec<RelayedSession>, AdminError> {
+        let relayed = match &self.access {
+            Access::File(file) => file.read(holdings::relayed)?,
+            Access::Endpoint(bus) => bus.get::<RelayedSessions>("relay")?,
+        };
+        Ok(relayed.sessions)
+    }
+
+    /// Ends a session that is relayed.
+    pub(super) fn end_relayed(self, session: u64) -> Result<u64, AdminError> {
+        let wish = EndRelayed { session };
+        let command = || {
+            BusCommand::Relay(RelayCommand::End {
+                session: Some(Seq(session)),
+                now: WallClock.now(),
+                max: 1,
+            })
+        };
+        self.take("relay", &wish, command, false)
+    }
+
     /// Takes messages out of a queue, one or all of them; how many these were. Durable when this
     /// returns.
     pub(super) fn discard(self, to: &str, seq: Option<u64>) -> Result<u64, AdminError> {
@@ -174,7 +200,9 @@ fn submit(store: &Store<Bus>, command: BusCommand) -> Result<u64, AdminError> {
         .submit(command)
         .map_err(|e| AdminError::BusRefuses(e.to_string()))?;
     match receipt.wait().map_err(refused)?.reply {
-        BusReply::Removed { count } => Ok(count as u64),
+        BusReply::Removed { count } | BusReply::Relay(RelayReply::Ended { count }) => {
+            Ok(count as u64)
+        }
         _ => Ok(0),
     }
 }

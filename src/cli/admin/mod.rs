@@ -13,7 +13,11 @@
 //! Standard output carries the answer, standard error what is to be said about it.
 
 mod at;
+#[cfg(feature = "agent")]
+mod audit;
 mod backup;
+#[cfg(all(feature = "agent", unix))]
+mod bond;
 mod care;
 mod compact;
 mod confirm;
@@ -47,6 +51,7 @@ mod peers;
 mod print;
 mod queue;
 mod reader;
+mod relay;
 mod repair;
 mod restore;
 mod roster;
@@ -93,7 +98,8 @@ Exit codes:
   5  the store was written by a newer version
   6  the store is damaged, or is no store
   7  the store is of another kind than the command needs
-  8  verify found a difference; a store or its copy is not what its log says";
+  8  verify found a difference; a store or its copy is not what its log says; audit
+     --verify found a line that was changed, or records without their lines";
 
 /// Inspect the stores of a bus and of identities, also while they are in use.
 #[derive(Debug, Parser)]
@@ -130,6 +136,8 @@ enum Command {
     Diff(at::DiffArgs),
     /// What waits on the bus, by recipient; look into a queue, take mail out of it
     Queue(queue::Args),
+    /// The sealed sessions that the bus relays; end one
+    Relay(relay::Args),
     /// Who is on the presence board of the bus; take somebody off it
     Roster(roster::Args),
     /// What an identity has to send, by message; hurry a message, give one up
@@ -178,6 +186,12 @@ enum Command {
     /// remembered of it
     #[cfg(feature = "agent")]
     ForgetPeer(forget::Args),
+    /// Sealed sessions, and deciding about the files that are offered in them
+    #[cfg(all(feature = "agent", unix))]
+    Bond(bond::Args),
+    /// What happened in sealed sessions, line by line; with a proof that nobody changed it
+    #[cfg(feature = "agent")]
+    Audit(audit::Args),
 }
 
 /// The program: reads the process's arguments, answers with its exit code.
@@ -234,6 +248,10 @@ fn run(args: Args, printer: &mut Printer) -> Result<u8, AdminError> {
             what: Some(outbox::What::Drop(act)),
             ..
         }) => return outbox::act::drop(&act, store, printer).map(|()| printer.code),
+        #[cfg(all(feature = "agent", unix))]
+        Command::Bond(bond) => return bond::run(&bond, store, printer).map(|()| printer.code),
+        #[cfg(feature = "agent")]
+        Command::Audit(audit) => return audit::run(&audit, store, printer).map(|()| printer.code),
         #[cfg(feature = "agent")]
         Command::ForgetPeer(forget) => {
             return forget::run(&forget, store, printer).map(|()| printer.code);
@@ -263,6 +281,7 @@ fn run(args: Args, printer: &mut Printer) -> Result<u8, AdminError> {
         Command::At(args) => at::at(&args, &targets, printer),
         Command::Diff(args) => at::diff(&args, &targets, printer),
         Command::Queue(args) => queue::run(&args, &targets, printer),
+        Command::Relay(args) => relay::run(&args, &targets, printer),
         Command::Roster(args) => roster::run(&args, &targets, printer),
         Command::Inbox(args) => inbox::run(&args, &targets, printer),
         Command::Tasks(args) => tasks::run(&args, &targets, printer),
@@ -281,7 +300,9 @@ fn run(args: Args, printer: &mut Printer) -> Result<u8, AdminError> {
         | Command::Completions(_)
         | Command::Man(_) => Ok(()),
         #[cfg(feature = "agent")]
-        Command::Pair(_) | Command::Peers(_) | Command::ForgetPeer(_) => Ok(()),
+        Command::Pair(_) | Command::Peers(_) | Command::ForgetPeer(_) | Command::Audit(_) => Ok(()),
+        #[cfg(all(feature = "agent", unix))]
+        Command::Bond(_) => Ok(()),
     }
     .map(|()| printer.code)
 }

@@ -11,7 +11,8 @@ use serde::Serialize;
 
 use super::super::clock::WallClock;
 use super::reader::{Origin, Source};
-use crate::types::text::{beginning, cells, visible, visible_id, visible_json};
+use crate::types::id::is_unsafe_char;
+use crate::types::text::{beginning, cells, is_invisible_char, visible, visible_id, visible_json};
 use crate::types::time::{Clock as _, UnixMillis};
 
 /// Columns of a terminal that does not say.
@@ -225,6 +226,21 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
+/// Foreign text that was spelled out when it was recorded: once more would double its backslashes. What is
+/// not spelled out after all is.
+pub(super) struct Spelled<'a>(pub(super) &'a str);
+
+impl fmt::Display for Spelled<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let acts = |c: char| is_unsafe_char(c) || is_invisible_char(c);
+        if self.0.contains(acts) {
+            f.pad(&visible(self.0))
+        } else {
+            f.pad(self.0)
+        }
+    }
+}
+
 /// A session's id: any text. One with blanks stands in quotes, so that what follows it in a line is not
 /// its own.
 pub(super) struct Id<'a>(pub(super) &'a str);
@@ -316,43 +332,14 @@ pub(super) fn now() -> UnixMillis {
     WallClock.now()
 }
 
-/// Year, month and day (UTC) of a day number since the Unix epoch, by the algorithm of the
-/// proleptic Gregorian calendar with years that begin in March.
-fn civil(days: u64) -> (u64, u64, u64) {
-    let z = days + 719_468;
-    let era = z / 146_097;
-    let day_of_era = z % 146_097;
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 {
-        shifted + 3
-    } else {
-        shifted - 9
-    };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    (year, month, day)
-}
-
 /// `2026-11-30`, UTC.
 pub(super) fn date(at: u64) -> String {
-    let (year, month, day) = civil(at / 86_400_000);
-    format!("{year:04}-{month:02}-{day:02}")
+    UnixMillis(at).date()
 }
 
 /// `14:44:35.123`, UTC.
 pub(super) fn time(at: u64) -> String {
-    let ms = at % 86_400_000;
-    let s = ms / 1000;
-    format!(
-        "{:02}:{:02}:{:02}.{:03}",
-        s / 3600,
-        s / 60 % 60,
-        s % 60,
-        ms % 1000
-    )
+    UnixMillis(at).time_of_day()
 }
 
 #[cfg(test)]

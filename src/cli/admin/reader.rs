@@ -9,7 +9,7 @@ use super::error::AdminError;
 use crate::domain::tables::TableId;
 use crate::event::kind::StoreKind;
 use crate::types::seq::Seq;
-use crate::wire::admin::{Depths, Queues, Records, TableRows, Verification};
+use crate::wire::admin::{Depths, Queues, Records, RelayNumbers, TableRows, Verification};
 
 /// How a store is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -129,6 +129,8 @@ pub(super) struct BusNumbers {
     pub(super) bytes: u64,
     pub(super) drops: BTreeMap<String, u64>,
     pub(super) roster: u64,
+    /// What is relayed of sealed sessions.
+    pub(super) relay: RelayNumbers,
 }
 
 /// The process that owns the store.

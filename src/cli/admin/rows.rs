@@ -6,7 +6,7 @@ use super::print::{Shown, date, short, short_id, time};
 use crate::types::id::PublicKey;
 
 /// Members that are times, in Unix milliseconds.
-const TIMES: [&str; 13] = [
+const TIMES: [&str; 14] = [
     "acknowledged_at",
     "at",
     "closed",
@@ -16,6 +16,7 @@ const TIMES: [&str; 13] = [
     "heard_at",
     "last_seen",
     "next_at",
+    "opened",
     "said_at",
     "since",
     "ts",

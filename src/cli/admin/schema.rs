@@ -7,12 +7,14 @@
 use schemars::generate::SchemaGenerator;
 use schemars::{JsonSchema, Schema, json_schema, schema_for};
 
+#[cfg(all(feature = "agent", unix))]
+use super::bond;
 use super::{
-    at, backup, compact, doctor, inbox, lines, log, migrate, outbox, queue, reader, repair,
+    at, backup, compact, doctor, inbox, lines, log, migrate, outbox, queue, reader, relay, repair,
     restore, roster, sessions, stats, status, tasks, trace, verify,
 };
 #[cfg(feature = "agent")]
-use super::{forget, outbox::act, pair, peers};
+use super::{audit, forget, outbox::act, pair, peers};
 use crate::wire::admin::QueueRow;
 
 /// Name and schema of each answer, sorted by name.
@@ -41,6 +43,8 @@ pub fn all() -> Vec<(&'static str, Schema)> {
         ("queue", listing::<QueueRow>("queues")),
         ("queue-drop", schema_for!(queue::QueueDropped)),
         ("queue-show", schema_for!(queue::EitherShown)),
+        ("relay", schema_for!(relay::RelayListed)),
+        ("relay-drop", schema_for!(relay::RelayDropped)),
         ("roster", schema_for!(roster::RosterListed)),
         ("roster-remove", schema_for!(roster::RosterRemoved)),
         ("roster-show", schema_for!(roster::RosterShown)),
@@ -53,6 +57,14 @@ pub fn all() -> Vec<(&'static str, Schema)> {
     ];
     #[cfg(feature = "agent")]
     all.extend(of_operators());
+    #[cfg(all(feature = "agent", unix))]
+    all.extend([
+        ("bond", schema_for!(bond::BondStores)),
+        ("bond-accept", schema_for!(bond::BondAccepted)),
+        ("bond-decline", schema_for!(bond::BondDeclined)),
+        ("bond-end", schema_for!(bond::BondEnded)),
+        ("bond-show", schema_for!(bond::BondShown)),
+    ]);
     all.sort_by_key(|(name, _)| *name);
     all
 }
@@ -61,6 +73,8 @@ pub fn all() -> Vec<(&'static str, Schema)> {
 #[cfg(feature = "agent")]
 fn of_operators() -> Vec<(&'static str, Schema)> {
     vec![
+        ("audit", schema_for!(audit::AuditLine<'_>)),
+        ("audit-verify", schema_for!(audit::Proofs)),
         ("forget-peer", schema_for!(forget::Answer)),
         ("outbox-drop", schema_for!(act::OutboxChanged)),
         ("outbox-retry", schema_for!(act::OutboxChanged)),

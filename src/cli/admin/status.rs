@@ -126,7 +126,18 @@ fn show_bus(bus: &BusNumbers, p: &mut Printer) -> Result<(), AdminError> {
         _ => format!("dropped: {}", drops.join(", ")),
     };
     p.field("queues", &format!("{text}; {drops}"))?;
-    Ok(p.field("present", &count(bus.roster, "session"))?)
+    p.field("present", &count(bus.roster, "session"))?;
+    let relay = bus.relay;
+    if relay.sessions == 0 {
+        return Ok(());
+    }
+    let text = format!(
+        "{}, {} waiting, {}",
+        count(relay.sessions, "sealed session"),
+        count(relay.messages, "message"),
+        bytes(relay.bytes),
+    );
+    Ok(p.field("relayed", &text)?)
 }
 
 fn show_agent(agent: &AgentNumbers, now: UnixMillis, p: &mut Printer) -> Result<(), AdminError> {

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::print::{Id, Shown, bytes, short, short_id};
+use super::print::{Id, Shown, Spelled, bytes, short, short_id};
 use crate::types::text::visible;
 use crate::wire::admin::RecordRow;
 
@@ -30,6 +30,22 @@ pub(super) fn of(record: &RecordRow) -> String {
         "announced" | "unregistered" => event.route("entry"),
         "seen" => format!("{} heard of", event.count("entries", "session")),
         "presence_expired" => format!("{} gone", event.count("entries", "session")),
+        "relay_opened" => event.text("flow"),
+        "relay_joined" => format!("session {}", event.text("session")),
+        "relay_sent" => format!("{} in session {}", event.size(), event.text("session")),
+        "relay_left" => format!("session {}", event.text("session")),
+        "relay_touched" => format!("session {}", event.text("session")),
+        "relay_ended" => format!(
+            "session {}, {}",
+            event.text("session"),
+            event.text("reason")
+        ),
+        "relay_erased" => format!(
+            "{} of session {}, {}",
+            event.count("pruned", "message"),
+            event.text("session"),
+            event.text("reason")
+        ),
         "body_lost" => format!("body of {}", event.text("message")),
         "peer_added" | "peer_removed" => format!(
             "{} {} by {}",
@@ -81,8 +97,50 @@ pub(super) fn of(record: &RecordRow) -> String {
             event.session("session")
         ),
         "replay_seen" => format!("{} from {}", event.id(), event.route("from")),
+        name if name.starts_with("bond_") => of_bond(name, &event),
         "replay_forgotten" => format!("floor {}", event.text("floor")),
         _ => visible(&record.event.to_string()).into_owned(),
+    }
+}
+
+/// A record of a sealed session. Names stand in it spelled out already.
+fn of_bond(kind: &str, event: &Event<'_>) -> String {
+    let text = |name: &str| event.text(name);
+    let spelled = |name: &str| match event.0.get(name).and_then(Value::as_str) {
+        Some("") | None => "-".to_owned(),
+        Some(name) => Spelled(name).to_string(),
+    };
+    let what = match kind {
+        "bond_opened" => format!("{}, {}, {}", text("role"), text("mode"), text("routing")),
+        "bond_advanced" => text("step"),
+        "bond_ended" => format!("{} {}", text("end"), spelled("reason")),
+        "bond_said" => format!("{} characters", text("chars")),
+        "bond_heard" => format!("{} texts", text("messages")),
+        "bond_file_sent" => format!("{}, {} bytes", spelled("name"), text("size")),
+        "bond_file_blocked" => {
+            format!("{} {}: {}", text("way"), spelled("name"), spelled("reason"))
+        }
+        "bond_offered" => format!(
+            "{} {}, {} bytes",
+            spelled("id"),
+            spelled("name"),
+            text("size")
+        ),
+        "bond_decided" => format!(
+            "{} {} by {}: {}",
+            spelled("id"),
+            text("verdict"),
+            text("by"),
+            spelled("name")
+        ),
+        "bond_file_placed" => text("path"),
+        "bond_dropped" => format!("{}: {}", text("what"), spelled("reason")),
+        "bond_gap" => format!("{} missed", text("missed")),
+        _ => format!("{}: {}", spelled("call"), spelled("reason")),
+    };
+    match event.0.get("bond").and_then(Value::as_u64) {
+        Some(bond) => format!("session {bond}, {what}"),
+        None => what,
     }
 }
 

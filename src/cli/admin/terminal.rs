@@ -107,6 +107,17 @@ pub(super) fn agree(text: &str) -> Result<bool, TerminalError> {
     Ok(line.trim() == "yes")
 }
 
+/// Asks on the terminal about what a text says, of which everything foreign is spelled out; gives what
+/// was typed.
+pub(super) fn confirm_text(
+    text: &str,
+    prompt: &str,
+    shell: Shell,
+) -> Result<String, TerminalError> {
+    shell.check()?;
+    Ok(ask(text, prompt)?.trim().to_owned())
+}
+
 /// The line that is typed behind a prompt.
 fn ask(text: &str, prompt: &str) -> Result<String, TerminalError> {
     let mut terminal = open().map_err(TerminalError::None)?;

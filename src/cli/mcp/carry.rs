@@ -10,6 +10,7 @@ use clap::{ArgMatches, Args as _, Command};
 
 use super::McpError;
 use super::flags::Common;
+use crate::agent::bond::relay::BondUrl;
 use crate::agent::config::parse_relays;
 use crate::cli::paths;
 use crate::cli::setup::Host;
@@ -53,6 +54,15 @@ pub(super) fn carry(matches: &ArgMatches, host: Host) -> Result<Carried, McpErro
             }
             ("key" | "peers" | "db", _) => absolute(&value)?,
             ("codex_bin", _) if value.contains(MAIN_SEPARATOR) => absolute(&value)?,
+            ("bond_root", _) => {
+                let paths: Vec<String> = std::env::split_paths(&value)
+                    .map(|path| absolute(&path.to_string_lossy()))
+                    .collect::<Result<_, _>>()?;
+                let joined = std::env::join_paths(paths)
+                    .map_err(|e| McpError::Program(std::io::Error::other(e.to_string())))?;
+                joined.to_string_lossy().into_owned()
+            }
+            ("bond_relay", _) => BondUrl::parse(&value)?.to_string(),
             ("url", _) => {
                 parse_relays(value.split(','))?;
                 value
@@ -68,6 +78,17 @@ pub(super) fn carry(matches: &ArgMatches, host: Host) -> Result<Carried, McpErro
         Host::Claude => vec!["INTERLINK_CLAUDE_DELIVERY"],
         Host::Codex => vec!["CODEX_HOME"],
     };
+    if given(matches, "bond_relay").is_none() {
+        others.push("COVALENT_RELAY_URL");
+    }
+    if given(matches, "bond_max_file_kb").is_none() {
+        others.push("COVALENT_MAX_FILE_KB");
+    }
+    others.extend([
+        "COVALENT_HOME",
+        "COVALENT_NOTIFICATIONS",
+        "INTERLINK_NOTIFICATIONS",
+    ]);
     if given(matches, "db").is_none() {
         others.push("XDG_STATE_HOME");
     }

@@ -7,6 +7,7 @@ use clap::builder::{FalseyValueParser, OsStringValueParser, TypedValueParser};
 use clap::{Args as ClapArgs, Command, ValueEnum};
 
 use super::McpError;
+use super::bond::BondFlags;
 use super::socket::{HostError, messaging_socket};
 use crate::agent::config::{OperatorFlags, StorePlace};
 use crate::agent::host::HostConfig;
@@ -77,6 +78,9 @@ const HEEDED: [(&str, &[&str]); 4] = [
             "retain",
             "retain_bytes",
             "keep_history",
+            "bond_relay",
+            "bond_max_file_kb",
+            "bond_root",
         ],
     ),
 ];
@@ -264,6 +268,9 @@ pub(super) struct Common {
         global = true
     )]
     pub(super) consent: ConsentMode,
+
+    #[command(flatten)]
+    pub(super) bond: BondFlags,
 }
 
 /// How long history is kept. Shorter would take answers away from under a conversation.

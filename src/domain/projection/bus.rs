@@ -151,7 +151,14 @@ impl Projection<BusEvent> for Pending {
             | BusEvent::PresenceSigned(_)
             | BusEvent::PresenceForgotten(_)
             | BusEvent::PresenceRemoved(_)
-            | BusEvent::QueueImported(_) => {}
+            | BusEvent::QueueImported(_)
+            | BusEvent::RelayOpened(_)
+            | BusEvent::RelayJoined(_)
+            | BusEvent::RelaySent(_)
+            | BusEvent::RelayLeft(_)
+            | BusEvent::RelayEnded(_)
+            | BusEvent::RelayTouched(_)
+            | BusEvent::RelayErased(_) => {}
         }
         Ok(())
     }
@@ -204,7 +211,14 @@ impl Projection<BusEvent> for Drops {
             | BusEvent::PresenceSigned(_)
             | BusEvent::PresenceForgotten(_)
             | BusEvent::PresenceRemoved(_)
-            | BusEvent::QueueImported(_) => return Ok(()),
+            | BusEvent::QueueImported(_)
+            | BusEvent::RelayOpened(_)
+            | BusEvent::RelayJoined(_)
+            | BusEvent::RelaySent(_)
+            | BusEvent::RelayLeft(_)
+            | BusEvent::RelayEnded(_)
+            | BusEvent::RelayTouched(_)
+            | BusEvent::RelayErased(_) => return Ok(()),
         };
         let key = counter.key();
         let row: DropsRow = get_row(tables, TableId::Drops, &key)?.unwrap_or_default();
@@ -261,7 +275,14 @@ impl Projection<BusEvent> for Roster {
             | BusEvent::PresenceSigned(_)
             | BusEvent::PresenceForgotten(_)
             | BusEvent::Discarded(_)
-            | BusEvent::QueueImported(_) => {}
+            | BusEvent::QueueImported(_)
+            | BusEvent::RelayOpened(_)
+            | BusEvent::RelayJoined(_)
+            | BusEvent::RelaySent(_)
+            | BusEvent::RelayLeft(_)
+            | BusEvent::RelayEnded(_)
+            | BusEvent::RelayTouched(_)
+            | BusEvent::RelayErased(_) => {}
         }
         Ok(())
     }
@@ -324,7 +345,14 @@ impl Projection<BusEvent> for PresenceTimes {
             | BusEvent::BodyLost(_)
             | BusEvent::Discarded(_)
             | BusEvent::PresenceRemoved(_)
-            | BusEvent::QueueImported(_) => {}
+            | BusEvent::QueueImported(_)
+            | BusEvent::RelayOpened(_)
+            | BusEvent::RelayJoined(_)
+            | BusEvent::RelaySent(_)
+            | BusEvent::RelayLeft(_)
+            | BusEvent::RelayEnded(_)
+            | BusEvent::RelayTouched(_)
+            | BusEvent::RelayErased(_) => {}
         }
         Ok(())
     }

@@ -13,7 +13,9 @@
 //! - `care`: what the operator and time do to messages.
 //! - `host`: how a session's host can be woken.
 //! - `import`: what came from another program.
+//! - `bond`: sealed sessions.
 
+mod bond;
 mod care;
 mod directory;
 mod host;
@@ -24,6 +26,11 @@ mod pairing;
 mod policy;
 pub(crate) mod room;
 
+pub use bond::{
+    BondAdvanced, BondDecided, BondDropped, BondEnd, BondEnded, BondFailed, BondFileBlocked,
+    BondFilePlaced, BondFileSent, BondGap, BondHeard, BondMode, BondOffered, BondOpened, BondRef,
+    BondRole, BondSaid, BondStep, DecidedBy, DropKind, FileWay, PeerPrefix, Routing, Verdict,
+};
 pub use care::{EndedTask, HistoryForgotten, OutboxDropped, OutboxRetried};
 pub use directory::{
     ExpiredDismissed, ForgetReason, PeerForgotten, SessionClosed, SessionsForgotten, SessionsSeen,
@@ -148,6 +155,20 @@ agent_events!(
     OutboxDropped,
     OutboxRetried,
     Imported,
+    // Sealed sessions.
+    BondOpened,
+    BondAdvanced,
+    BondEnded,
+    BondSaid,
+    BondHeard,
+    BondFileSent,
+    BondFileBlocked,
+    BondOffered,
+    BondDecided,
+    BondFilePlaced,
+    BondDropped,
+    BondGap,
+    BondFailed,
 );
 
 fn hex(bytes: &[u8]) -> String {

@@ -66,5 +66,25 @@ macro_rules! pairing_event {
             | $crate::event::agent::AgentEvent::ConsentDeclined(_)
     };
 }
+/// Sealed sessions.
+macro_rules! bond_event {
+    () => {
+        $crate::event::agent::AgentEvent::BondOpened(_)
+            | $crate::event::agent::AgentEvent::BondAdvanced(_)
+            | $crate::event::agent::AgentEvent::BondEnded(_)
+            | $crate::event::agent::AgentEvent::BondSaid(_)
+            | $crate::event::agent::AgentEvent::BondHeard(_)
+            | $crate::event::agent::AgentEvent::BondFileSent(_)
+            | $crate::event::agent::AgentEvent::BondFileBlocked(_)
+            | $crate::event::agent::AgentEvent::BondOffered(_)
+            | $crate::event::agent::AgentEvent::BondDecided(_)
+            | $crate::event::agent::AgentEvent::BondFilePlaced(_)
+            | $crate::event::agent::AgentEvent::BondDropped(_)
+            | $crate::event::agent::AgentEvent::BondGap(_)
+            | $crate::event::agent::AgentEvent::BondFailed(_)
+    };
+}
 
-pub(crate) use {directory_event, mailbox_event, outbox_event, pairing_event, policy_event};
+pub(crate) use {
+    bond_event, directory_event, mailbox_event, outbox_event, pairing_event, policy_event,
+};

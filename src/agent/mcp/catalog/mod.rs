@@ -1,6 +1,7 @@
 //! The tools as a host sees them: names, descriptions, schemas, annotations, and the way from a call
 //! to the function that answers it. One module an area.
 
+mod bond;
 mod hosts;
 mod messages;
 mod pairing;
@@ -54,6 +55,7 @@ pub fn tools() -> Vec<Tool> {
     tools.extend(tasks::tools());
     tools.extend(pairing::tools());
     tools.extend(hosts::tools());
+    tools.extend(bond::tools());
     tools.sort_by(|a, b| a.name.cmp(&b.name));
     for tool in &mut tools {
         if LONG_ANSWERS.contains(&&*tool.name) {
@@ -68,7 +70,10 @@ pub fn tools() -> Vec<Tool> {
 
 /// Tools whose answers are as long as the host allows. Claude Code has to be told, or it puts them into
 /// a file and shows the beginning.
-const LONG_ANSWERS: [&str; 8] = [
+const LONG_ANSWERS: [&str; 11] = [
+    "bond_accept",
+    "bond_status",
+    "bond_wait",
     "conversation_history",
     "discover",
     "list_pair_requests",
@@ -101,6 +106,9 @@ pub async fn call(call: Call<'_>) -> Result<CallToolResult, ErrorData> {
         return done;
     }
     if let Some(done) = hosts::call(&call).await {
+        return done;
+    }
+    if let Some(done) = bond::call(&call).await {
         return done;
     }
     let text = format!("unknown tool {:?}", call.name);
@@ -235,7 +243,7 @@ mod tests {
     #[test]
     fn every_tool_is_described_typed_and_annotated() {
         let tools = tools();
-        assert_eq!(tools.len(), 26);
+        assert_eq!(tools.len(), 35);
         for tool in &tools {
             let text = serde_json::to_string(tool).unwrap();
             for odd in ["\"null\"", "$ref", "$schema", "uint"] {

@@ -1,5 +1,7 @@
 //! The tools, by area. Each is one function: arguments in, [`Answer`](super::reply::Answer) out.
 
+pub mod bond;
+pub mod bond_file;
 pub mod discover;
 pub mod history;
 pub mod host;

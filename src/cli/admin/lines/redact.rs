@@ -13,16 +13,19 @@ use crate::types::id::PublicKey;
 use crate::types::route;
 
 /// Members whose texts are words of the program.
-const WORDS: [&str; 7] = [
-    "change", "end", "error", "kind", "origin", "question", "status",
+const WORDS: [&str; 14] = [
+    "by", "change", "end", "error", "flow", "kind", "mode", "origin", "question", "role", "status",
+    "step", "verdict", "way",
 ];
 
 /// Records whose `reason` is a word of the program; elsewhere it is a relay's text.
-const REASONS: [&str; 4] = [
+const REASONS: [&str; 6] = [
     "dropped",
     "discarded",
     "pair_conflicted",
     "sessions_forgotten",
+    "relay_ended",
+    "relay_erased",
 ];
 
 /// Members with whatever a peer likes.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::bond::BondCommand;
 use super::care::CareCommand;
 use super::directory::DirectoryCommand;
 use super::host::HostCommand;
@@ -345,4 +346,6 @@ pub enum AgentCommand {
     Care(CareCommand),
     /// Take over another program's state. Answer: [`AgentReply::TakenOver`](super::AgentReply::TakenOver).
     Import(ImportCommand),
+    /// Something about sealed sessions. Answer: [`AgentReply::Bond`](super::AgentReply::Bond).
+    Bond(BondCommand),
 }

@@ -6,6 +6,7 @@
 //! to the outbox carries no lease: any sibling may drain the outbox of a session that died, and
 //! answers of relays that arrive twice change nothing the second time.
 
+mod bond;
 mod care;
 mod command;
 mod directory;
@@ -25,6 +26,7 @@ mod tests;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
+pub use bond::{BondCommand, BondNews, BondRefusal};
 pub use care::CareCommand;
 pub use command::*;
 pub use directory::DirectoryCommand;
@@ -174,6 +176,7 @@ impl Domain for Agent {
             AgentCommand::Directory(command) => directory::decide(tables, command),
             AgentCommand::Care(command) => care::decide(tables, command),
             AgentCommand::Import(command) => import::decide(view, command),
+            AgentCommand::Bond(command) => bond::decide(tables, view.next, command),
         }
     }
 
@@ -277,7 +280,8 @@ fn lease_of(command: &AgentCommand) -> Option<&Lease> {
         | AgentCommand::ForgetReplay { .. }
         | AgentCommand::Directory(_)
         | AgentCommand::Care(_)
-        | AgentCommand::Import(_) => None,
+        | AgentCommand::Import(_)
+        | AgentCommand::Bond(_) => None,
     }
 }
 

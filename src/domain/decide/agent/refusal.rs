@@ -1,5 +1,6 @@
 //! Why an identity's store refuses a wish.
 
+use super::bond::BondRefusal;
 use super::pairing::command::PairingRefusal;
 use crate::types::id::{MsgId, PublicKey, SessionId};
 use crate::types::limit::{MAX_MESSAGE_BYTES, MAX_OUTBOX_MESSAGES, MAX_PEERS, MAX_RELAYS};
@@ -133,4 +134,7 @@ pub enum AgentRefusal {
     /// Something about pairing.
     #[error(transparent)]
     Pairing(#[from] PairingRefusal),
+    /// Something about sealed sessions.
+    #[error(transparent)]
+    Bond(#[from] BondRefusal),
 }

@@ -94,4 +94,9 @@ pub enum AgentReply {
     Pairing(PairingReply),
     /// What became of each thing of an import, in its order.
     TakenOver(Vec<Fate>),
+    /// Something about sealed sessions was recorded.
+    Bond {
+        /// Position of the record; `None` when nothing was to be recorded.
+        seq: Option<Seq>,
+    },
 }

@@ -1,3 +1,4 @@
+mod bond;
 mod care;
 mod directory;
 mod host;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::import::ImportMessage;
+use super::rendezvous::{RelayCommand, RelayRefusal, RelayReply};
 use crate::event::bus::{SeenAt, SignedAt};
 use crate::types::limit::{MAX_ANNOUNCEMENT_BYTES, MAX_QUEUE_NAME_BYTES};
 use crate::types::seq::Seq;
@@ -138,6 +139,8 @@ pub enum BusCommand {
         /// Board key.
         entry: String,
     },
+    /// Something about relay sessions. Answer: [`BusReply::Relay`].
+    Relay(RelayCommand),
     /// Give up a message whose body is gone or damaged.
     LoseBody {
         /// Position of the message.
@@ -183,6 +186,8 @@ pub enum BusReply {
         /// How many.
         count: usize,
     },
+    /// Of a relay.
+    Relay(RelayReply),
 }
 
 /// Why a bus refuses a command.
@@ -228,6 +233,9 @@ pub enum BusRefusal {
         /// When the newest one was signed that is remembered.
         newest: UnixMillis,
     },
+    /// A relay refuses.
+    #[error(transparent)]
+    Relay(RelayRefusal),
     /// The announcement is too large.
     #[error("announcement of {len} bytes exceeds {MAX_ANNOUNCEMENT_BYTES}")]
     AnnouncementTooLarge {

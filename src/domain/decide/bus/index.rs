@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::presence::PresenceIndex;
+use super::rendezvous::RelayIndex;
 use crate::types::seq::Seq;
 use crate::types::time::UnixMillis;
 
@@ -66,6 +67,7 @@ pub struct QueueIndex {
     queues: HashMap<Arc<str>, Queue>,
     recipients: BTreeMap<Seq, Arc<str>>,
     pub(super) presence: PresenceIndex,
+    pub(super) relay: RelayIndex,
     bytes: u64,
 }
 
@@ -97,6 +99,12 @@ impl QueueIndex {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// The sessions that are relayed.
+    #[must_use]
+    pub fn relay(&self) -> &RelayIndex {
+        &self.relay
     }
 
     /// Sessions on the presence board.

@@ -5,6 +5,7 @@ mod import;
 mod index;
 mod operator;
 mod presence;
+mod rendezvous;
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -15,6 +16,10 @@ pub use command::{
 };
 pub use import::ImportMessage;
 pub use index::{Item, Queue, QueueIndex};
+pub use rendezvous::{
+    Id as RelayId, RelayCommand, RelayIndex, RelayLimits, RelayMessage, RelayPeer, RelayRefusal,
+    RelayReply, RelaySession, SALT_BYTES as RELAY_SALT_BYTES,
+};
 
 use presence::{BoardLimits, ENTRIES_PER_RECORD};
 
@@ -22,8 +27,9 @@ use crate::domain::projection::Projection;
 use crate::domain::projection::bus::{
     Drops, Pending, PendingRow, PresenceTimeRow, PresenceTimes, Roster, RosterRow,
 };
+use crate::domain::projection::bus_rendezvous::Rendezvous;
 use crate::domain::tables::{TableError, TableId, TableReader, scan_rows};
-use crate::domain::{Decision, Domain, LiveBody, NewEvent, View};
+use crate::domain::{Bodies, Decision, Domain, LiveBody, NewEvent, View};
 use crate::event::Recorded;
 use crate::event::bus::{Acked, BodyLost, BusEvent, DropReason, Dropped, Enqueued, Seen, SeenAt};
 use crate::event::kind::StoreKind;
@@ -60,7 +66,7 @@ impl Domain for Bus {
     const KIND: StoreKind = StoreKind::Bus;
 
     fn projections() -> &'static [&'static dyn Projection<BusEvent>] {
-        &[&Pending, &Drops, &Roster, &PresenceTimes]
+        &[&Pending, &Drops, &Roster, &PresenceTimes, &Rendezvous]
     }
 
     fn decide(view: &View<'_, Self>, command: &BusCommand) -> BusDecision {
@@ -134,6 +140,7 @@ impl Domain for Bus {
             }
             BusCommand::Discard { to, seq, max } => operator::discard(view.index, to, *seq, *max),
             BusCommand::Evict { entry } => operator::evict(view.index, entry),
+            BusCommand::Relay(command) => rendezvous::decide(view, command),
             BusCommand::LoseBody { seq } => {
                 let events = match view.index.recipient(*seq) {
                     Some(_) => vec![BusEvent::BodyLost(BodyLost { message: *seq })],
@@ -148,6 +155,7 @@ impl Domain for Bus {
         match command {
             BusCommand::Enqueue { payload, .. } => payload.len(),
             BusCommand::Import(wish) => wish.payload.len(),
+            BusCommand::Relay(RelayCommand::Send { body, .. }) => body.len(),
             BusCommand::Announce { announcement, .. }
             | BusCommand::AnnounceSigned { announcement, .. } => announcement.len(),
             _ => 0,
@@ -191,7 +199,22 @@ impl Domain for Bus {
                 table: table.name(),
             });
         }
+        rendezvous::build(&mut index.relay, tables)?;
         Ok(index)
+    }
+
+    fn index_bodies(index: &mut QueueIndex, bodies: &dyn Bodies) -> Result<(), TableError> {
+        for seq in index.relay.peers() {
+            // Without it nobody finds the session, which ends for its age.
+            if let Some(body) = bodies.body(seq)? {
+                index.relay.body(seq, &body);
+            }
+        }
+        Ok(())
+    }
+
+    fn index_body(index: &mut QueueIndex, seq: Seq, body: &[u8]) {
+        index.relay.body(seq, body);
     }
 
     fn index(index: &mut QueueIndex, record: &Recorded<BusEvent>) {
@@ -242,6 +265,13 @@ impl Domain for Bus {
                     .for_each(|entry| index.presence.forget(entry));
             }
             BusEvent::QueueImported(_) => {}
+            BusEvent::RelayOpened(_)
+            | BusEvent::RelayJoined(_)
+            | BusEvent::RelaySent(_)
+            | BusEvent::RelayLeft(_)
+            | BusEvent::RelayEnded(_)
+            | BusEvent::RelayTouched(_)
+            | BusEvent::RelayErased(_) => index.relay.follow(record),
         }
     }
 
@@ -268,6 +298,11 @@ impl Domain for Bus {
             BusEvent::Dropped(e) => &e.seqs,
             BusEvent::Discarded(e) => &e.seqs,
             BusEvent::BodyLost(e) => std::slice::from_ref(&e.message),
+            BusEvent::RelayJoined(e) => &e.erased,
+            BusEvent::RelaySent(e) => &e.erased,
+            BusEvent::RelayLeft(e) => &e.erased,
+            BusEvent::RelayEnded(e) => &e.erased,
+            BusEvent::RelayErased(e) => &e.erased,
             _ => &[],
         }
     }
@@ -286,18 +321,19 @@ impl Domain for Bus {
                 sha256: row.sha256,
             });
             Ok(ControlFlow::Continue(()))
-        })
+        })?;
+        rendezvous::live_bodies(tables, visit)
     }
 
     fn body_lost(seq: Seq) -> Option<BusEvent> {
         Some(BusEvent::BodyLost(BodyLost { message: seq }))
     }
 
-    fn let_go(
-        _tables: &dyn TableReader,
-        lost: &BTreeSet<Seq>,
-    ) -> Result<Vec<BusEvent>, TableError> {
-        Ok(lost.iter().copied().filter_map(Bus::body_lost).collect())
+    fn let_go(tables: &dyn TableReader, lost: &BTreeSet<Seq>) -> Result<Vec<BusEvent>, TableError> {
+        let mut lost = lost.clone();
+        let mut events = rendezvous::let_go(tables, &mut lost)?;
+        events.extend(lost.into_iter().filter_map(Bus::body_lost));
+        Ok(events)
     }
 
     fn nothing() -> BusEvent {

@@ -15,7 +15,7 @@ use crate::domain::machine::destination::Owner;
 use crate::domain::machine::presence::Heard;
 use crate::domain::tables::{TableError, TableId, Tables, get_row, put_row, scan_rows};
 use crate::event::Recorded;
-use crate::event::agent::room::{mailbox_event, pairing_event, policy_event};
+use crate::event::agent::room::{bond_event, mailbox_event, pairing_event, policy_event};
 use crate::event::agent::{AgentEvent, OutboxQueued, SessionClosed, SessionsSeen};
 use crate::types::id::{PublicKey, SessionId};
 use crate::types::limit::{MAX_CLAIMANTS, MAX_DIRECTORY_PER_KEY, MAX_DIRECTORY_SESSIONS};
@@ -108,6 +108,7 @@ impl Projection<AgentEvent> for Directory {
             | AgentEvent::HistoryForgotten(_)
             | AgentEvent::ExpiredDismissed(_)
             | AgentEvent::PeerForgotten(_)
+            | bond_event!()
             | AgentEvent::HostChanged(_) => Ok(()),
         }
     }

@@ -8,7 +8,7 @@ use super::{ApplyError, Projection};
 use crate::domain::tables::{TableId, Tables, put_row, scan_rows};
 use crate::event::Recorded;
 use crate::event::agent::AgentEvent;
-use crate::event::agent::room::{mailbox_event, outbox_event, pairing_event};
+use crate::event::agent::room::{bond_event, mailbox_event, outbox_event, pairing_event};
 use crate::types::time::UnixMillis;
 
 /// Value of table `peers_held`; the key is the public key's 32 bytes.
@@ -77,6 +77,7 @@ impl Projection<AgentEvent> for PeersHeld {
             | AgentEvent::SessionsForgotten(_)
             | AgentEvent::ExpiredDismissed(_)
             | AgentEvent::HistoryForgotten(_)
+            | bond_event!()
             | AgentEvent::HostChanged(_)
             | AgentEvent::Imported(_) => {}
         }

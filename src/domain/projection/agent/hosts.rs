@@ -5,7 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::{ApplyError, Projection, inconsistent};
 use crate::domain::tables::{TableId, Tables, get_row, put_row};
 use crate::event::Recorded;
-use crate::event::agent::room::{directory_event, outbox_event, pairing_event, policy_event};
+use crate::event::agent::room::{
+    bond_event, directory_event, outbox_event, pairing_event, policy_event,
+};
 use crate::event::agent::{AgentEvent, HostChange, HostKind, NoticeChange, NoticePath};
 use crate::types::id::SessionId;
 use crate::types::time::UnixMillis;
@@ -82,6 +84,7 @@ impl Projection<AgentEvent> for Hosts {
             | outbox_event!()
             | directory_event!()
             | pairing_event!()
+            | bond_event!()
             | AgentEvent::Received(_)
             | AgentEvent::ReceivedExpired(_)
             | AgentEvent::Acknowledged(_)

@@ -13,7 +13,7 @@ use super::directory::forget_keyed;
 use super::{ApplyError, Projection, SeqRow, inconsistent, key, of_sender};
 use crate::domain::tables::{TableId, Tables, get_row, put_row, scan_rows};
 use crate::event::Recorded;
-use crate::event::agent::room::{outbox_event, pairing_event, policy_event};
+use crate::event::agent::room::{bond_event, outbox_event, pairing_event, policy_event};
 use crate::event::agent::{
     Acknowledged, AgentEvent, MailKind, MailStatus, PeerForgotten, Received, SessionClosed,
 };
@@ -131,6 +131,7 @@ impl Projection<AgentEvent> for Mailbox {
             | AgentEvent::SessionClosed(_)
             | AgentEvent::SessionsForgotten(_)
             | AgentEvent::ExpiredDismissed(_)
+            | bond_event!()
             | AgentEvent::HostChanged(_) => Ok(()),
         }
     }
@@ -344,6 +345,7 @@ impl Projection<AgentEvent> for Routes {
             | AgentEvent::ExpiredDismissed(_)
             | AgentEvent::PeerForgotten(_)
             | AgentEvent::HistoryForgotten(_)
+            | bond_event!()
             | AgentEvent::HostChanged(_) => {}
         }
         Ok(())

@@ -6,6 +6,7 @@
 //! `mailbox_unread`), so that the cost of a look does not grow with the history.
 //! `schema/tables-agent.md` has the key layouts.
 
+mod bonds;
 mod directory;
 mod held;
 mod hosts;
@@ -18,6 +19,7 @@ mod policy;
 mod replay;
 mod tasks;
 
+pub use bonds::{BondRow, BondState, Bonds, OfferRow, OfferState};
 pub use directory::{ClaimRow, Directory, DirectoryRow};
 pub use held::{HeldRow, PeersHeld};
 pub use hosts::{HandoffFailure, HostRow, Hosts};
@@ -46,7 +48,7 @@ use crate::types::seq::Seq;
 /// Every projection of an agent store, in the order in which they see a record.
 pub const ALL: &[&dyn Projection<AgentEvent>] = &[
     &Peers, &PeersFile, &Sessions, &Outbox, &Mailbox, &Routes, &Replay, &Expired, &Notices,
-    &Pairing, &PairNews, &Directory, &Tasks, &Hosts, &PairPace, &PeersHeld,
+    &Pairing, &PairNews, &Directory, &Tasks, &Hosts, &PairPace, &PeersHeld, &Bonds,
 ];
 
 /// Value of an index table: the position of the record that a row is about.

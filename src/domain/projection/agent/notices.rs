@@ -6,7 +6,9 @@ use super::{ApplyError, Projection, inconsistent};
 use crate::domain::machine::notice::{Notice, NoticePhase};
 use crate::domain::tables::{TableId, Tables, get_row, put_row};
 use crate::event::Recorded;
-use crate::event::agent::room::{directory_event, outbox_event, pairing_event, policy_event};
+use crate::event::agent::room::{
+    bond_event, directory_event, outbox_event, pairing_event, policy_event,
+};
 use crate::event::agent::{AgentEvent, NoticeChange, NoticeChanged, NoticePath};
 use crate::types::seq::Seq;
 use crate::types::time::UnixMillis;
@@ -91,6 +93,7 @@ impl Projection<AgentEvent> for Notices {
             | AgentEvent::Acknowledged(_)
             | AgentEvent::ReplaySeen(_)
             | AgentEvent::ReplayForgotten(_)
+            | bond_event!()
             | AgentEvent::HostChanged(_) => Ok(()),
         }
     }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{ApplyError, Projection, SeqRow, inconsistent};
 use crate::domain::tables::{TableId, Tables, get_row, put_row};
 use crate::event::Recorded;
-use crate::event::agent::room::{mailbox_event, pairing_event, policy_event};
+use crate::event::agent::room::{bond_event, mailbox_event, pairing_event, policy_event};
 use crate::event::agent::{AgentEvent, AttemptError, MailKind, MailStatus, OutboxQueued};
 use crate::types::id::{MsgId, PublicKey, SessionId};
 use crate::types::seq::Seq;
@@ -321,6 +321,7 @@ impl Projection<AgentEvent> for Outbox {
             | AgentEvent::SessionClosed(_)
             | AgentEvent::SessionsForgotten(_)
             | AgentEvent::ExpiredDismissed(_)
+            | bond_event!()
             | AgentEvent::HostChanged(_) => Ok(()),
         }
     }

@@ -9,7 +9,7 @@ use super::{ApplyError, Projection};
 use crate::domain::tables::{TableId, Tables, get_row, put_row};
 use crate::event::Recorded;
 use crate::event::agent::AgentEvent;
-use crate::event::agent::room::{mailbox_event, outbox_event};
+use crate::event::agent::room::{bond_event, mailbox_event, outbox_event};
 use crate::types::id::PublicKey;
 use crate::types::limit::{KNOCK_RECORD_MS, PAIR_ANSWER_EVERY_MS};
 use crate::types::time::UnixMillis;
@@ -81,6 +81,7 @@ impl Projection<AgentEvent> for PairPace {
             | AgentEvent::KeyUnblocked(_)
             | AgentEvent::PairNewsSeen(_)
             | AgentEvent::ConsentDeclined(_)
+            | bond_event!()
             | AgentEvent::HostChanged(_)
             | AgentEvent::Imported(_) => Ok(()),
         }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{ApplyError, Projection, inconsistent, key, seq_key};
 use crate::domain::tables::{TableError, TableId, Tables, get_row, put_row, scan_rows};
 use crate::event::Recorded;
-use crate::event::agent::room::{mailbox_event, outbox_event, policy_event};
+use crate::event::agent::room::{bond_event, mailbox_event, outbox_event, policy_event};
 use crate::event::agent::{
     AgentEvent, ConflictReason, KnockEnd, KnockReceived, KnockResolved, Origin, PairConflicted,
     PairRequested, RequestEnd,
@@ -188,6 +188,7 @@ impl Projection<AgentEvent> for Pairing {
             | AgentEvent::HistoryForgotten(_)
             | AgentEvent::PairNewsSeen(_)
             | AgentEvent::ConsentDeclined(_)
+            | bond_event!()
             | AgentEvent::HostChanged(_) => Ok(()),
         }
     }
@@ -417,6 +418,7 @@ impl Projection<AgentEvent> for PairNews {
             | AgentEvent::KeyBlocked(_)
             | AgentEvent::KeyUnblocked(_)
             | AgentEvent::ConsentDeclined(_)
+            | bond_event!()
             | AgentEvent::HostChanged(_) => Ok(()),
         }
     }

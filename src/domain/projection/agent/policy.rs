@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 use super::{ApplyError, Projection, inconsistent, key};
 use crate::domain::tables::{TableId, Tables, get_row, put_row, scan_rows};
 use crate::event::Recorded;
-use crate::event::agent::room::{directory_event, mailbox_event, outbox_event, pairing_event};
+use crate::event::agent::room::{
+    bond_event, directory_event, mailbox_event, outbox_event, pairing_event,
+};
 use crate::event::agent::{AgentEvent, Origin};
 use crate::types::limit::MAX_PEERS;
 use crate::types::seq::Seq;
@@ -113,6 +115,7 @@ impl Projection<AgentEvent> for Peers {
             | AgentEvent::PeersHeld(_)
             | AgentEvent::LeaseTaken(_)
             | AgentEvent::LeaseReleased(_)
+            | bond_event!()
             | AgentEvent::HostChanged(_)
             | AgentEvent::Imported(_) => {}
         }
@@ -183,6 +186,7 @@ impl Projection<AgentEvent> for PeersFile {
             | AgentEvent::PeersHeld(_)
             | AgentEvent::LeaseTaken(_)
             | AgentEvent::LeaseReleased(_)
+            | bond_event!()
             | AgentEvent::HostChanged(_)
             | AgentEvent::Imported(_) => {}
         }
@@ -256,6 +260,7 @@ impl Projection<AgentEvent> for Sessions {
             | AgentEvent::PeersPublished(_)
             | AgentEvent::PeersFileAdopted(_)
             | AgentEvent::PeersHeld(_)
+            | bond_event!()
             | AgentEvent::HostChanged(_)
             | AgentEvent::Imported(_) => return Ok(()),
         };

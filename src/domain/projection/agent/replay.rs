@@ -8,7 +8,9 @@ use super::{ApplyError, Projection, inconsistent, key};
 use crate::domain::tables::{TableId, Tables, get_row, put_row, scan_rows};
 use crate::event::Recorded;
 use crate::event::agent::AgentEvent;
-use crate::event::agent::room::{directory_event, outbox_event, pairing_event, policy_event};
+use crate::event::agent::room::{
+    bond_event, directory_event, outbox_event, pairing_event, policy_event,
+};
 use crate::types::id::{MsgId, PublicKey, SessionId};
 use crate::types::limit::MAX_EXPIRED_ROWS;
 use crate::types::seq::Seq;
@@ -59,6 +61,7 @@ impl Projection<AgentEvent> for Replay {
             | AgentEvent::ReceivedExpired(_)
             | AgentEvent::Acknowledged(_)
             | AgentEvent::NoticeChanged(_)
+            | bond_event!()
             | AgentEvent::HostChanged(_) => Ok(()),
         }
     }
@@ -177,6 +180,7 @@ impl Projection<AgentEvent> for Expired {
             | AgentEvent::SessionsForgotten(_)
             | AgentEvent::PeerForgotten(_)
             | AgentEvent::HistoryForgotten(_)
+            | bond_event!()
             | AgentEvent::HostChanged(_) => Ok(()),
         }
     }

@@ -13,7 +13,7 @@ use super::directory::forget_keyed;
 use super::{ApplyError, Projection, key};
 use crate::domain::tables::{TableError, TableId, Tables, get_row, put_row, scan_rows};
 use crate::event::Recorded;
-use crate::event::agent::room::{pairing_event, policy_event};
+use crate::event::agent::room::{bond_event, pairing_event, policy_event};
 use crate::event::agent::{AgentEvent, MailKind, MailStatus};
 use crate::types::id::{PublicKey, SessionId};
 use crate::types::limit::MAX_TASKS_PER_SESSION;
@@ -200,6 +200,7 @@ impl Projection<AgentEvent> for Tasks {
             | AgentEvent::NoticeChanged(_)
             | AgentEvent::ReplaySeen(_)
             | AgentEvent::ReplayForgotten(_)
+            | bond_event!()
             | AgentEvent::HostChanged(_) => Ok(()),
         }
     }

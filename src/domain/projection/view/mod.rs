@@ -11,12 +11,13 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::agent::{
-    AnsweredRow, BlockedRow, ConflictRow, DirectoryRow, ExpiredRow, FloorRow, HeldRow, HostRow,
-    InboundRow, MailRow, NewsRow, NoticeRow, OpenRow, OutboundRow, OutboxRow, PaceRow, PeerRow,
-    PeersFileRow, PublishedRow, ReplayRow, RouteRow, SeqRow, SessionRow, TaskInfoRow, TaskRow,
-    UnreadRow, key,
+    AnsweredRow, BlockedRow, BondRow, ConflictRow, DirectoryRow, ExpiredRow, FloorRow, HeldRow,
+    HostRow, InboundRow, MailRow, NewsRow, NoticeRow, OfferRow, OpenRow, OutboundRow, OutboxRow,
+    PaceRow, PeerRow, PeersFileRow, PublishedRow, ReplayRow, RouteRow, SeqRow, SessionRow,
+    TaskInfoRow, TaskRow, UnreadRow, key,
 };
 use super::bus::{DropCounter, DropsRow, PendingRow, PresenceTimeRow, RosterRow};
+use super::bus_rendezvous::{RelayMessageRow, RelayPeerRow, RelaySessionRow};
 use crate::domain::tables::{TableError, TableId, decode_row};
 use crate::types::id::PublicKey;
 use crate::types::seq::Seq;
@@ -55,6 +56,9 @@ pub fn row(table: TableId, key: &[u8], bytes: &[u8]) -> Result<RowView, TableErr
         TableId::Drops => view::<DropsRow>(table, bytes)?,
         TableId::Roster => roster(bytes)?,
         TableId::PresenceTimes => view::<PresenceTimeRow>(table, bytes)?,
+        TableId::RelaySessions => view::<RelaySessionRow>(table, bytes)?,
+        TableId::RelayPeers => view::<RelayPeerRow>(table, bytes)?,
+        TableId::RelayMessages => view::<RelayMessageRow>(table, bytes)?,
         TableId::Peers => view::<PeerRow>(table, bytes)?,
         TableId::PeersPublished => view::<PublishedRow>(table, bytes)?,
         TableId::Sessions => view::<SessionRow>(table, bytes)?,
@@ -81,6 +85,8 @@ pub fn row(table: TableId, key: &[u8], bytes: &[u8]) -> Result<RowView, TableErr
         TableId::Directory => view::<DirectoryRow>(table, bytes)?,
         TableId::Tasks => view::<TaskInfoRow>(table, bytes)?,
         TableId::Hosts => view::<HostRow>(table, bytes)?,
+        TableId::Bonds => view::<BondRow>(table, bytes)?,
+        TableId::BondOffers => view::<OfferRow>(table, bytes)?,
     };
     let key = key_text(table, key).unwrap_or_else(|| hex(key));
     Ok(RowView { key, value })
@@ -89,7 +95,15 @@ pub fn row(table: TableId, key: &[u8], bytes: &[u8]) -> Result<RowView, TableErr
 /// How a table's keys are made up; `None` for those with words of their own.
 const fn parts(table: TableId) -> Option<&'static [Part]> {
     Some(match table {
-        TableId::Pending | TableId::Outbox | TableId::Mailbox | TableId::OutboxOpen => &[Part::Seq],
+        TableId::Pending
+        | TableId::RelaySessions
+        | TableId::RelayPeers
+        | TableId::RelayMessages
+        | TableId::Outbox
+        | TableId::Mailbox
+        | TableId::OutboxOpen
+        | TableId::Bonds
+        | TableId::BondOffers => &[Part::Seq],
         TableId::Roster
         | TableId::PresenceTimes
         | TableId::Sessions

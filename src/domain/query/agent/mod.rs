@@ -3,6 +3,7 @@
 //! Bodies are not rows: an answer holds the position of a body, and the caller reads it from the
 //! snapshot that the answer came from.
 
+mod bonds;
 mod directory;
 mod hosts;
 mod mailbox;
@@ -10,6 +11,7 @@ mod outbox;
 mod pairing;
 mod policy;
 
+pub use bonds::{bond, bond_offer, bond_offers, bonds};
 pub use directory::{
     KnownSession, Task, directory, directory_entry, each_task, task, tasks, unused_sessions,
 };

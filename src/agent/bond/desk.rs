@@ -1,0 +1,578 @@
+//! The session of this process, and everything that can be asked of it.
+//!
+//! One mutex holds the machine and what belongs to it; it is never held across an await. Whatever
+//! comes from outside names the session that it is meant for, so an answer that arrives after its
+//! session was replaced reaches nobody.
+//!
+//! `deals`: words and files. `steps`: what the machine asks for.
+
+mod deals;
+mod steps;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+#[cfg(unix)]
+use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
+
+use super::config::BondConfig;
+#[cfg(unix)]
+use super::control::Control;
+use super::desktop::Desktop;
+use super::driver::{self, Post};
+use super::file::FileError;
+use super::files::Placed;
+use super::news::{Event, Queue};
+#[cfg(unix)]
+use super::operator::Operator;
+use super::relay::{BondRelay, BondUrlError, RelayFailure, SetUpError};
+use super::scribe::Scribe;
+use super::tell;
+use crate::agent::clock::{OsEntropy, SystemClock};
+use crate::agent::ledger::LedgerError;
+use crate::domain::bond::names::legacy_rule;
+use crate::domain::bond::preview::Offered;
+use crate::domain::machine::bond::{
+    Input, Offer, OfferId, Phase, Policy, Role, SendError, Session, Ticket,
+};
+use crate::types::entropy::EntropyError;
+use crate::types::id::SessionId;
+use crate::types::time::{Clock as _, UnixMillis};
+use crate::wire::bond::code::{CodeError, SessionCode};
+
+/// How long a tool waits for a relay that takes its time. The requests have their own limits.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Something could not be done in a sealed session.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeskError {
+    /// The relay's address is none.
+    #[error("{0}; give another with --bond-relay or INTERLINK_BOND_RELAY")]
+    Address(#[from] BondUrlError),
+    /// No HTTP.
+    #[error(transparent)]
+    SetUp(#[from] SetUpError),
+    /// There is a session.
+    #[error("this process is in a sealed session already: bond_end ends it")]
+    Open,
+    /// Not a code.
+    #[error(transparent)]
+    Code(#[from] CodeError),
+    /// The relay did not open the session.
+    #[error("the session could not be opened: {0}")]
+    NotOpened(String),
+    /// There is no session.
+    #[error(
+        "not connected: there is no sealed session; bond_connect opens one, bond_join joins one"
+    )]
+    NotConnected,
+    /// The machine says no.
+    #[error("{}", tell::why_not_sent(.0))]
+    Send(SendError),
+    /// The relay did not take it.
+    #[error("not sent: {0}")]
+    NotSent(String),
+    /// The session ended meanwhile.
+    #[error("the session ended before the relay answered; whether it was sent is not known")]
+    Interrupted,
+    /// A file of ours.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// No such file waits.
+    #[error("no file of this id waits; bond_status lists those that do")]
+    UnknownTransfer,
+    /// The file is not the one that was looked at.
+    #[error("the file that waits under this id is not the one that was shown")]
+    Changed,
+    /// Somebody decides about it at this moment.
+    #[error("somebody is deciding about this file already")]
+    Deciding,
+    /// Somebody decided otherwise before.
+    #[error("it was decided otherwise about this file before")]
+    Decided,
+    /// No randomness.
+    #[error(transparent)]
+    Entropy(#[from] EntropyError),
+    /// The decision could not be recorded.
+    #[error("nothing was done, because it could not be recorded: {0}")]
+    Books(LedgerError),
+    /// A thread did not come back.
+    #[error("the work was interrupted")]
+    Thread,
+}
+
+impl DeskError {
+    /// The word that records hold; `None` where the session's own record says more.
+    #[must_use]
+    pub const fn name(&self) -> Option<&'static str> {
+        match self {
+            DeskError::Address(_) => Some("bad_relay_address"),
+            DeskError::SetUp(_) => Some("no_http"),
+            DeskError::Open => Some("already_open"),
+            DeskError::Code(_) => Some("bad_code"),
+            DeskError::NotConnected => Some("not_connected"),
+            DeskError::Send(e) => Some(tell::send_error_name(e)),
+            DeskError::File(e) => Some(e.name()),
+            DeskError::Decided => Some("decided_before"),
+            DeskError::UnknownTransfer => Some("unknown_transfer"),
+            DeskError::Changed => Some("changed"),
+            DeskError::Deciding => Some("being_decided"),
+            DeskError::Entropy(_) => Some("no_randomness"),
+            DeskError::Thread | DeskError::Interrupted => Some("interrupted"),
+            DeskError::NotOpened(_) | DeskError::NotSent(_) | DeskError::Books(_) => None,
+        }
+    }
+}
+
+/// How a session stands, for whoever asks.
+#[derive(Debug)]
+pub struct View {
+    /// Where it stands.
+    pub phase: Phase,
+    /// Which end this is.
+    pub role: Role,
+    /// The code, while there is something to join.
+    pub code: Option<String>,
+    /// How many are in it.
+    pub members: u8,
+    /// Words that both sides see alike.
+    pub words: Option<String>,
+    /// The relay's address.
+    pub relay: String,
+    /// What is wrong with the relay at the moment.
+    pub trouble: Option<String>,
+    /// When it ends if nothing happens.
+    pub expires_at: UnixMillis,
+    /// By how much the clocks differ, where that mattered.
+    pub clock_difference_ms: Option<i64>,
+    /// Messages that the relay threw away.
+    pub missed: u64,
+    /// Packets that were dropped.
+    pub dropped: u64,
+    /// Files that wait, oldest first.
+    pub offers: Vec<OfferView>,
+    /// The conversation in which it was opened.
+    pub conversation: SessionId,
+    /// The first 12 digits of the routing id.
+    pub routing: String,
+    /// How the relay calls the other side: 8 hexadecimal digits, once it was heard.
+    pub peer: Option<String>,
+    /// When it was opened.
+    pub opened_at: UnixMillis,
+}
+
+/// A file that waits, without anything of its content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OfferView {
+    /// Its id here.
+    pub id: OfferId,
+    /// How the relay calls the sender: 8 hexadecimal digits, or `peer`.
+    pub from: String,
+    /// The peer's name of it, spelled out and bounded.
+    pub name: String,
+    /// Bytes.
+    pub size: u64,
+    /// What kind of file the name says it is.
+    pub file_type: &'static str,
+    /// Of the bytes.
+    pub sha256: [u8; 32],
+    /// Rules of the scan that it breaks, by name.
+    pub findings: Vec<String>,
+    /// When it came.
+    pub at: UnixMillis,
+}
+
+/// A file that waits, for a human to look at. Never shown to a model.
+#[derive(Debug)]
+pub struct Look {
+    /// The file.
+    pub offer: OfferView,
+    /// What the sender says about it.
+    pub note: String,
+    /// The facts, the note and its beginning, everything odd spelled out.
+    pub text: String,
+    /// Its beginning alone.
+    pub beginning: String,
+    /// Whether that is not all of it.
+    pub cut: bool,
+}
+
+/// A file that was sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SentFile {
+    /// Its name.
+    pub name: String,
+    /// Bytes.
+    pub size: u64,
+    /// Of the bytes.
+    pub sha256: [u8; 32],
+}
+
+/// A file that was accepted.
+#[derive(Debug)]
+pub struct AcceptedFile {
+    /// What it was as an offer.
+    pub offer: OfferView,
+    /// Where it is now.
+    pub placed: Placed,
+    /// The note and the file, wrapped for a model.
+    pub content: String,
+    /// Whether that is only the beginning.
+    pub truncated: bool,
+}
+
+/// What belongs to one session.
+pub(super) struct Live {
+    pub(super) id: u64,
+    pub(super) session: Session,
+    pub(super) relay: BondRelay,
+    /// What the machine wants to ask, from which position.
+    pub(super) poll: Option<u64>,
+    pub(super) wake: Arc<Notify>,
+    pub(super) trouble: Option<String>,
+    code: Option<SessionCode>,
+    words: Option<String>,
+    clock_difference_ms: Option<i64>,
+    missed: u64,
+    dropped: u64,
+    opening: Option<oneshot::Sender<Result<(), String>>>,
+    posted: BTreeMap<Ticket, oneshot::Sender<Result<(), RelayFailure>>>,
+    posts: mpsc::UnboundedSender<Post>,
+    deciding: BTreeSet<OfferId>,
+    peer: Option<String>,
+    conversation: SessionId,
+    opened_at: UnixMillis,
+    /// What is known of the files that wait, and since when they do.
+    offered: BTreeMap<OfferId, (Offered, UnixMillis)>,
+    /// Of the file that is on its way.
+    sending: Option<[u8; 32]>,
+    tasks: JoinSet<()>,
+}
+
+#[derive(Default)]
+struct State {
+    live: Option<Live>,
+    last_id: u64,
+    news: Queue,
+    /// Whether the operator ends the session, while it is being ended.
+    operator_ends: bool,
+}
+
+/// At most one sealed session.
+pub struct Desk {
+    pub(super) config: BondConfig,
+    scribe: Scribe,
+    desktop: Desktop,
+    state: Mutex<State>,
+    /// Who opens or joins.
+    entering: tokio::sync::Mutex<()>,
+    rang: watch::Sender<u64>,
+    leaving: Mutex<JoinSet<()>>,
+    /// What answers the operator's terminal.
+    #[cfg(unix)]
+    control: Mutex<Option<JoinHandle<()>>>,
+    clock: SystemClock,
+    entropy: OsEntropy,
+}
+
+impl Desk {
+    /// Nobody is there yet.
+    #[must_use]
+    pub fn new(config: BondConfig, scribe: Scribe) -> Desk {
+        Desk {
+            config,
+            scribe,
+            desktop: Desktop::here(),
+            state: Mutex::default(),
+            entering: tokio::sync::Mutex::default(),
+            rang: watch::Sender::new(0),
+            leaving: Mutex::default(),
+            #[cfg(unix)]
+            control: Mutex::default(),
+            clock: SystemClock,
+            entropy: OsEntropy,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ring(&self) {
+        self.rang
+            .send_modify(|times| *times = times.wrapping_add(1));
+    }
+
+    /// Opens a session as its host.
+    ///
+    /// # Errors
+    ///
+    /// [`DeskError`]; there is no session then.
+    pub async fn connect(self: &Arc<Self>, conversation: &SessionId) -> Result<View, DeskError> {
+        let code = SessionCode::generate(&self.entropy)?;
+        self.enter(Role::Host, code, conversation.clone()).await
+    }
+
+    /// Joins the session of a code.
+    ///
+    /// # Errors
+    ///
+    /// [`DeskError`]; there is no session then.
+    pub async fn join(
+        self: &Arc<Self>,
+        code: &str,
+        conversation: &SessionId,
+    ) -> Result<View, DeskError> {
+        let code = code.parse::<SessionCode>()?;
+        self.enter(Role::Guest, code, conversation.clone()).await
+    }
+
+    async fn enter(
+        self: &Arc<Self>,
+        role: Role,
+        code: SessionCode,
+        conversation: SessionId,
+    ) -> Result<View, DeskError> {
+        let _only_one = self.entering.lock().await;
+        if self.is_open() {
+            return Err(DeskError::Open);
+        }
+        #[cfg(unix)]
+        self.answer_operator();
+        let relay = BondRelay::new(self.config.relay.as_ref().map_err(Clone::clone)?)?;
+        let copy = code.duplicate();
+        let derived = tokio::task::spawn_blocking(move || copy.derive())
+            .await
+            .map_err(|_| DeskError::Thread)?;
+        let policy = Policy {
+            max_file_bytes: u64::from(self.config.max_file_kb).saturating_mul(1024),
+            name_rule: legacy_rule,
+        };
+        let now = self.clock.now();
+        let (session, actions) = Session::open(role, derived, policy, now, &self.entropy)?;
+        let (opening, opened) = oneshot::channel();
+        let (posts, to_post) = mpsc::unbounded_channel();
+        {
+            let mut state = self.lock();
+            self.clear(&mut state, false);
+            state.last_id = state.last_id.wrapping_add(1);
+            let id = state.last_id;
+            let mut live = Live {
+                id,
+                session,
+                relay: relay.clone(),
+                poll: None,
+                wake: Arc::default(),
+                trouble: None,
+                code: Some(code),
+                words: None,
+                clock_difference_ms: None,
+                missed: 0,
+                dropped: 0,
+                opening: Some(opening),
+                posted: BTreeMap::new(),
+                posts,
+                deciding: BTreeSet::new(),
+                peer: None,
+                conversation,
+                opened_at: now,
+                offered: BTreeMap::new(),
+                sending: None,
+                tasks: JoinSet::new(),
+            };
+            let wake = Arc::clone(&live.wake);
+            live.tasks
+                .spawn(driver::polls(Arc::clone(self), id, relay.clone(), wake));
+            live.tasks
+                .spawn(driver::posts(Arc::clone(self), id, relay, to_post));
+            state.live = Some(live);
+            self.carry_out(&mut state, actions);
+        }
+        match tokio::time::timeout(PATIENCE, opened).await {
+            Ok(Ok(Ok(()))) => self.view().ok_or(DeskError::NotConnected),
+            Ok(Ok(Err(reason))) => {
+                // Nothing is left of what never was.
+                self.end(false);
+                Err(DeskError::NotOpened(reason))
+            }
+            Ok(Err(_)) => Err(DeskError::NotOpened("it was ended meanwhile".to_owned())),
+            Err(_) => {
+                self.end(false);
+                Err(DeskError::NotOpened(
+                    "the relay did not answer in time".to_owned(),
+                ))
+            }
+        }
+    }
+
+    /// The folder of accepted files.
+    #[must_use]
+    pub fn incoming(&self) -> &std::path::Path {
+        &self.config.incoming
+    }
+
+    /// Whether there is a session that is not over.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        let state = self.lock();
+        state
+            .live
+            .as_ref()
+            .is_some_and(|live| !live.session.is_over())
+    }
+
+    /// How the session stands; `None` without one.
+    #[must_use]
+    pub fn view(&self) -> Option<View> {
+        let state = self.lock();
+        let live = state.live.as_ref()?;
+        let session = &live.session;
+        Some(View {
+            phase: session.phase(),
+            role: session.role(),
+            code: live.code.as_ref().map(|code| code.reveal().to_owned()),
+            members: session.members(),
+            words: live.words.clone(),
+            relay: live.relay.url().to_string(),
+            trouble: live.trouble.clone(),
+            expires_at: session.expires_at(),
+            clock_difference_ms: live.clock_difference_ms,
+            missed: live.missed,
+            dropped: live.dropped,
+            offers: offers(live),
+            conversation: live.conversation.clone(),
+            routing: session.routing().prefix(),
+            peer: live.peer.clone(),
+            opened_at: live.opened_at,
+        })
+    }
+
+    /// Ends the session; says whether there was one. The relay is told in the background.
+    pub fn end(self: &Arc<Self>, operator: bool) -> bool {
+        let mut state = self.lock();
+        let there = state.live.is_some();
+        self.clear(&mut state, operator);
+        if there && operator {
+            state.news.push(tell::ended(self.clock.now()));
+        }
+        drop(state);
+        self.ring();
+        there
+    }
+
+    fn clear(self: &Arc<Self>, state: &mut State, operator: bool) {
+        state.operator_ends = operator;
+        if let Some(live) = state.live.as_mut() {
+            // Ending never fails.
+            if let Ok(actions) = live
+                .session
+                .step(self.clock.now(), Input::End, &self.entropy)
+            {
+                self.carry_out(state, actions);
+            }
+            state.live = None;
+        }
+    }
+
+    /// Lets the operator's terminal in, from the first session of the process on.
+    #[cfg(unix)]
+    fn answer_operator(self: &Arc<Self>) {
+        let mut control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
+        if control.is_some() || !self.config.reachable {
+            return;
+        }
+        match Control::open(&self.config.state.join("run")) {
+            Ok(socket) => {
+                let operator = Arc::new(Operator(Arc::clone(self)));
+                *control = Some(tokio::spawn(async move { socket.serve(operator).await }));
+            }
+            Err(e) => tracing::warn!("the operator's terminal cannot reach this session: {e}"),
+        }
+    }
+
+    #[cfg(unix)]
+    async fn leave_operator(&self) {
+        let control = {
+            let mut control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
+            control.take()
+        };
+        if let Some(control) = control {
+            control.abort();
+            let _ = control.await;
+        }
+    }
+
+    /// Ends the session with the process: it is on record when this returns.
+    pub async fn quit(self: &Arc<Self>) {
+        // First that the process ends, or the end would be on record as somebody's wish.
+        tokio::join!(self.scribe.close(), async { self.end(false) });
+        #[cfg(unix)]
+        self.leave_operator().await;
+    }
+
+    /// Waits until the relay knows of the end.
+    pub async fn farewell(&self) {
+        let mut leaving = {
+            let mut leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut *leaving)
+        };
+        while leaving.join_next().await.is_some() {}
+    }
+
+    /// What happened and nobody was told yet, as much as fits into an answer.
+    #[must_use]
+    pub fn take_news(&self) -> Vec<Event> {
+        let now = self.clock.now();
+        self.lock().news.take(now)
+    }
+
+    /// How many events wait.
+    #[must_use]
+    pub fn unread(&self) -> usize {
+        self.lock().news.len()
+    }
+
+    /// Resolves when events wait or the session is over: true for events.
+    pub async fn something(&self) -> bool {
+        let mut rang = self.rang.subscribe();
+        loop {
+            rang.mark_unchanged();
+            if self.unread() > 0 {
+                return true;
+            }
+            if !self.is_open() {
+                return false;
+            }
+            // The sender lives as long as this.
+            if rang.changed().await.is_err() {
+                return false;
+            }
+        }
+    }
+}
+
+fn offers(live: &Live) -> Vec<OfferView> {
+    let offers = live.session.offers();
+    offers
+        .iter()
+        .filter_map(|offer| view_of(live, offer))
+        .collect()
+}
+
+fn view_of(live: &Live, offer: &Offer) -> Option<OfferView> {
+    let (known, at) = live.offered.get(&offer.id)?;
+    Some(OfferView {
+        id: offer.id.clone(),
+        from: offer.from.clone(),
+        name: known.name.as_str().to_owned(),
+        size: offer.size,
+        file_type: known.kind,
+        sha256: offer.sha256,
+        findings: known.findings(),
+        at: *at,
+    })
+}

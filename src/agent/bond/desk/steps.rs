@@ -1,0 +1,247 @@
+//! Feeding the machine, and doing what it asks for.
+
+use std::sync::{Arc, PoisonError};
+
+use super::{Desk, Live, State};
+use crate::agent::bond::desktop::Notice;
+use crate::agent::bond::driver::{self, Post};
+use crate::agent::bond::page::Beside;
+use crate::agent::bond::relay::RelayFailure;
+use crate::agent::bond::tell;
+use crate::agent::clock::SystemClock;
+use crate::domain::bond::preview::Offered;
+use crate::domain::machine::bond::{Action, Ending, Happening, Input, Phase, Row, Ticket};
+use crate::event::agent::BondMode;
+use crate::types::time::{Clock as _, UnixMillis};
+use crate::wire::rendezvous_client::Leave;
+
+impl Desk {
+    /// Tells the session something; false when it is not there any more, or over.
+    pub(in crate::agent::bond) fn feed(self: &Arc<Self>, id: u64, input: Input) -> bool {
+        let mut state = self.lock();
+        let before = state.news.len();
+        let Some(live) = state.live.as_mut().filter(|live| live.id == id) else {
+            return false;
+        };
+        match live.session.step(self.clock.now(), input, &self.entropy) {
+            Ok(actions) => self.carry_out(&mut state, actions),
+            Err(e) => tracing::warn!("sealed session: {e}"),
+        }
+        let goes_on = state
+            .live
+            .as_ref()
+            .is_some_and(|live| !live.session.is_over());
+        let news = state.news.len() != before;
+        drop(state);
+        if news || !goes_on {
+            self.ring();
+        }
+        goes_on
+    }
+
+    /// Looks at or changes what belongs to a session, if it is still there.
+    pub(in crate::agent::bond) fn with<T>(
+        &self,
+        id: u64,
+        f: impl FnOnce(&mut Live) -> T,
+    ) -> Option<T> {
+        let mut state = self.lock();
+        state.live.as_mut().filter(|live| live.id == id).map(f)
+    }
+
+    /// What became of a post.
+    pub(in crate::agent::bond) fn posted(
+        self: &Arc<Self>,
+        id: u64,
+        ticket: Ticket,
+        outcome: Result<(), RelayFailure>,
+    ) {
+        let waiting = self.with(id, |live| {
+            live.trouble = outcome.as_ref().err().map(|failure| failure.detail.clone());
+            live.posted.remove(&ticket)
+        });
+        self.feed(id, driver::posted(ticket, &outcome));
+        if let Some(waiting) = waiting.flatten() {
+            // Whoever waited may have given up.
+            let _ = waiting.send(outcome);
+        }
+    }
+
+    pub(super) fn carry_out(self: &Arc<Self>, state: &mut State, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Tell(happening) => self.tell(state, happening),
+                Action::Record(row) => {
+                    let operator = state.operator_ends;
+                    if let Some(live) = state.live.as_mut() {
+                        let beside = beside(live, &row, operator);
+                        self.scribe.row(BondMode::Legacy, row, beside);
+                    }
+                }
+                action => {
+                    if let Some(live) = state.live.as_mut() {
+                        self.request(live, action);
+                    }
+                }
+            }
+        }
+        if let Some(live) = state.live.as_mut() {
+            settle(live);
+        }
+    }
+
+    fn request(self: &Arc<Self>, live: &mut Live, action: Action) {
+        let (desk, id, relay) = (Arc::clone(self), live.id, live.relay.clone());
+        match action {
+            Action::Create { routing, key, peer } | Action::Join { routing, key, peer } => {
+                let role = live.session.role();
+                let open = driver::open(desk, id, relay, role, (routing, key, peer));
+                live.tasks.spawn(open);
+            }
+            Action::Post {
+                ticket, payload, ..
+            } => {
+                let (routing, me) = (live.session.routing(), live.session.me());
+                // The receiver ends with the session.
+                let _ = live.posts.send(Post {
+                    ticket,
+                    payload,
+                    routing,
+                    me,
+                });
+            }
+            Action::Poll { since } => {
+                live.poll = Some(since);
+                live.wake.notify_one();
+            }
+            Action::Goodbye => {
+                let (routing, me) = (live.session.routing(), live.session.me());
+                let goodbye = async move {
+                    let (routing, me) = (routing.to_string(), me.to_string());
+                    let leave = Leave {
+                        routing_id: &routing,
+                        peer_id: &me,
+                    };
+                    if let Err(e) = relay.disconnect(&leave).await {
+                        tracing::debug!("the relay was not told of the end: {e}");
+                    }
+                };
+                let mut leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
+                while leaving.try_join_next().is_some() {}
+                leaving.spawn(goodbye);
+            }
+            // These are for others.
+            _ => {}
+        }
+    }
+
+    fn tell(&self, state: &mut State, happening: Happening) {
+        if let Some(live) = state.live.as_mut() {
+            match &happening {
+                Happening::Confirmed { verification } => live.words.clone_from(verification),
+                Happening::DroppedStale {
+                    clock_difference_ms,
+                } => {
+                    live.clock_difference_ms = Some(*clock_difference_ms);
+                    live.dropped = live.dropped.saturating_add(1);
+                }
+                Happening::DroppedUnreadable | Happening::DroppedMalformed => {
+                    live.dropped = live.dropped.saturating_add(1);
+                }
+                Happening::FileOffered { from, .. } | Happening::Chat { from, .. } => {
+                    live.peer = Some(from.clone());
+                }
+                Happening::Gap { missed } => live.missed = live.missed.saturating_add(*missed),
+                _ => {}
+            }
+        }
+        let offer = match (&happening, &state.live) {
+            (Happening::FileOffered { id, .. }, Some(live)) => live.offered.get(id),
+            _ => None,
+        };
+        let offer = offer.map(|(known, _)| known);
+        let now = self.clock.now();
+        self.notice(now, state, &happening);
+        if let Some(event) = tell::event(now, happening, offer) {
+            state.news.push(event);
+        }
+    }
+
+    /// A word on the desktop.
+    fn notice(&self, now: UnixMillis, state: &State, happening: &Happening) {
+        let peer = state.live.as_ref().and_then(|live| live.peer.as_deref());
+        let notice = match happening {
+            Happening::Confirmed { .. } => Notice::Confirmed,
+            Happening::FileOffered {
+                from, name, size, ..
+            } => Notice::File {
+                from,
+                name,
+                size: *size,
+            },
+            Happening::Chat { from, .. } => Notice::Message { from },
+            Happening::PeerGone => Notice::PeerGone {
+                from: peer.unwrap_or_default(),
+            },
+            _ => return,
+        };
+        self.desktop.tell(now, &notice);
+    }
+}
+
+/// What the record of a row holds beside it.
+fn beside(live: &mut Live, row: &Row, operator: bool) -> Beside {
+    let mut beside = Beside {
+        operator,
+        ..Beside::default()
+    };
+    match row {
+        Row::OfferReceived { id, .. } => {
+            if let Some(offer) = live.session.offer(id) {
+                let known = Offered::of(
+                    id.as_str(),
+                    &offer.from,
+                    &offer.name,
+                    &offer.note,
+                    offer.content.expose(),
+                    &offer.sha256,
+                );
+                known.kind.clone_into(&mut beside.file_type);
+                beside.rules = known.findings();
+                let at = SystemClock.now();
+                live.offered.insert(id.clone(), (known, at));
+            }
+        }
+        Row::FileSent { .. } => beside.sha256 = live.sending.take(),
+        _ => {}
+    }
+    beside
+}
+
+/// After each step: whoever waits for the opening hears of it; what is over stops.
+fn settle(live: &mut Live) {
+    let phase = live.session.phase();
+    if phase != Phase::Opening
+        && let Some(opening) = live.opening.take()
+    {
+        let outcome = match phase {
+            Phase::Over(ending) => Err(why_not_opened(live, ending)),
+            _ => Ok(()),
+        };
+        // Whoever waited may have given up.
+        let _ = opening.send(outcome);
+    }
+    if matches!(phase, Phase::Over(_)) {
+        live.tasks.abort_all();
+        live.posted.clear();
+        live.code = None;
+        live.poll = None;
+    }
+}
+
+fn why_not_opened(live: &Live, ending: Ending) -> String {
+    match (&live.trouble, ending) {
+        (Some(trouble), Ending::OpenFailed(failure)) => tell::why_not_opened(failure, trouble),
+        (_, ending) => tell::why_over(ending).to_owned(),
+    }
+}

@@ -1,0 +1,177 @@
+//! What runs beside the tools while there is a session: one task asks the relay for news, whether
+//! or not anybody calls a tool, another posts, one thing at a time and in order.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
+
+use super::desk::Desk;
+use super::pace::Pace;
+use super::relay::{BondRelay, FailureKind, RelayFailure};
+use crate::agent::clock::jitter;
+use crate::crypto::agree::AgreementPublic;
+use crate::domain::machine::bond::{Delivery, Input, Polled, Request, Role, Ticket};
+use crate::wire::bond::code::{PeerId, RoutingId};
+use crate::wire::rendezvous_client::{Opened, PollReply, Said};
+
+/// Longest time between two looks at the clock: for what time alone brings.
+const HEARTBEAT: Duration = Duration::from_millis(1_000);
+
+/// Something to be posted.
+#[derive(Debug)]
+pub(super) struct Post {
+    pub(super) ticket: Ticket,
+    pub(super) payload: String,
+    pub(super) routing: RoutingId,
+    pub(super) me: PeerId,
+}
+
+/// Asks the relay for the session.
+pub(super) async fn open(
+    desk: Arc<Desk>,
+    id: u64,
+    relay: BondRelay,
+    role: Role,
+    (routing, key, peer): (RoutingId, AgreementPublic, PeerId),
+) {
+    let (routing, key, peer) = (routing.to_string(), key.to_string(), peer.to_string());
+    let open = Opened {
+        routing_id: &routing,
+        public_key: &key,
+        peer_id: &peer,
+        flow: None,
+    };
+    let (request, answer) = match role {
+        Role::Host => {
+            let answer = relay.create(&open).await;
+            (Request::Create, answer.map(|()| Input::Created))
+        }
+        Role::Guest => {
+            let answer = relay.join(&open).await;
+            (
+                Request::Join,
+                answer.map(|host_key| Input::Joined { host_key }),
+            )
+        }
+    };
+    let input = match answer {
+        Ok(input) => input,
+        Err(e) => {
+            let input = failed(request, &e);
+            desk.with(id, |live| live.trouble = Some(e.detail));
+            input
+        }
+    };
+    desk.feed(id, input);
+}
+
+fn failed(request: Request, e: &RelayFailure) -> Input {
+    let failure = e.for_session();
+    Input::Failed { request, failure }
+}
+
+/// What a session is told about a post.
+pub(super) fn posted(ticket: Ticket, outcome: &Result<(), RelayFailure>) -> Input {
+    match outcome {
+        Ok(()) => Input::Posted { ticket },
+        Err(e) => failed(Request::Post(ticket), e),
+    }
+}
+
+/// Posts what the session wants posted.
+pub(super) async fn posts(
+    desk: Arc<Desk>,
+    id: u64,
+    relay: BondRelay,
+    mut to_post: mpsc::UnboundedReceiver<Post>,
+) {
+    while let Some(post) = to_post.recv().await {
+        let outcome = send(&relay, &post).await;
+        desk.posted(id, post.ticket, outcome);
+    }
+}
+
+async fn send(relay: &BondRelay, post: &Post) -> Result<(), RelayFailure> {
+    let payload = serde_json::from_str::<&RawValue>(&post.payload).map_err(|_| RelayFailure {
+        kind: FailureKind::Nonsense,
+        code: None,
+        detail: "the message could not be encoded".to_owned(),
+        retry_after_ms: None,
+    })?;
+    let (routing, me) = (post.routing.to_string(), post.me.to_string());
+    let said = Said {
+        routing_id: &routing,
+        from_peer_id: &me,
+        encrypted_payload: payload,
+    };
+    relay.send(&said).await
+}
+
+/// Asks the relay for news until the session is over. One request at a time.
+pub(super) async fn polls(desk: Arc<Desk>, id: u64, relay: BondRelay, wake: Arc<Notify>) {
+    let mut pace = Pace::default();
+    let mut not_before = Instant::now();
+    loop {
+        let wanted = desk.with(id, |live| {
+            let due = Instant::now() >= not_before;
+            let since = if due { live.poll.take() } else { None };
+            (since, live.session.routing(), live.session.me())
+        });
+        let Some((since, routing, me)) = wanted else {
+            return;
+        };
+        let Some(since) = since else {
+            let now = Instant::now();
+            let until = not_before.max(now + Duration::from_millis(20));
+            tokio::select! {
+                () = tokio::time::sleep_until(until.min(now + HEARTBEAT)) => {
+                    if !tick(&desk, id) {
+                        return;
+                    }
+                }
+                () = wake.notified(), if now >= not_before => {}
+            }
+            continue;
+        };
+        let asked = Instant::now();
+        let answer = relay
+            .poll(&routing.to_string(), &me.to_string(), since)
+            .await;
+        let trouble = answer.as_ref().err().map(|e| e.detail.clone());
+        desk.with(id, |live| live.trouble = trouble);
+        let (pause, input) = match answer {
+            Ok(reply) => {
+                let pause = pace.answered(reply.messages.len(), asked.elapsed(), jitter());
+                (pause, Input::Polled(polled(reply)))
+            }
+            Err(e) => (pace.failed(&e, jitter()), failed(Request::Poll, &e)),
+        };
+        not_before = Instant::now() + pause;
+        if !desk.feed(id, input) {
+            return;
+        }
+    }
+}
+
+/// A session that waits for the relay's first word lives as well.
+fn tick(desk: &Arc<Desk>, id: u64) -> bool {
+    desk.feed(id, Input::Tick)
+}
+
+fn polled(reply: PollReply) -> Polled {
+    let messages = reply.messages.into_iter().filter_map(|message| {
+        Some(Delivery {
+            from: message.from?,
+            seq: message.seq?,
+            payload: message.payload,
+        })
+    });
+    Polled {
+        messages: messages.collect(),
+        oldest_seq: reply.oldest_seq,
+        disconnected: reply.disconnected,
+    }
+}

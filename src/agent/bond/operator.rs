@@ -1,0 +1,114 @@
+//! What the operator's terminal can do with the session of this process.
+
+use std::sync::Arc;
+
+use super::control::{self, Accepted, Failed, Listed, SessionView, Shown, Trouble};
+use super::desk::{Desk, DeskError, OfferView, View};
+use super::tell;
+use crate::domain::machine::bond::{Ending, OfferId, Phase};
+use crate::event::agent::DecidedBy;
+
+/// The operator's side of the desk.
+pub(super) struct Operator(pub(super) Arc<Desk>);
+
+impl control::Desk for Operator {
+    async fn list(&self) -> Listed {
+        let view = self.0.view();
+        let offers = view.iter().flat_map(|view| &view.offers).map(offer);
+        Listed {
+            pid: std::process::id(),
+            conversation: view
+                .as_ref()
+                .map_or_else(String::new, |v| v.conversation.to_string()),
+            offers: offers.collect(),
+            session: view.as_ref().map(session),
+        }
+    }
+
+    async fn show(&self, id: &str) -> Result<Shown, Failed> {
+        let id = wanted(id)?;
+        let look = self.0.look(&id).ok_or_else(nothing)?;
+        Ok(Shown {
+            offer: offer(&look.offer),
+            note: look.note,
+            cut: look.cut,
+            preview: look.beginning,
+            folder: self.0.incoming().display().to_string(),
+        })
+    }
+
+    async fn accept(&self, id: &str, sha256: [u8; 32]) -> Result<Accepted, Failed> {
+        let id = wanted(id)?;
+        let file = self.0.accept(&id, sha256, DecidedBy::Operator).await;
+        let file = file.map_err(|e| trouble(&e))?;
+        Ok(Accepted {
+            path: file.placed.path.display().to_string(),
+            size: file.offer.size,
+            sha256: tell::hex(&file.offer.sha256),
+        })
+    }
+
+    async fn decline(&self, id: &str, sha256: [u8; 32]) -> Result<(), Failed> {
+        let id = wanted(id)?;
+        let declined = self.0.decline(&id, sha256, DecidedBy::Operator).await;
+        declined.map(drop).map_err(|e| trouble(&e))
+    }
+
+    async fn end(&self) -> Result<bool, Failed> {
+        Ok(self.0.end(true))
+    }
+}
+
+fn nothing() -> Failed {
+    trouble(&DeskError::UnknownTransfer)
+}
+
+fn wanted(id: &str) -> Result<OfferId, Failed> {
+    OfferId::parse(id).ok_or_else(nothing)
+}
+
+fn trouble(e: &DeskError) -> Failed {
+    let kind = match e {
+        DeskError::UnknownTransfer => Trouble::NoSuchOffer,
+        DeskError::Changed => Trouble::OtherBytes,
+        DeskError::Deciding | DeskError::Decided => Trouble::DecidedBefore,
+        DeskError::NotConnected => Trouble::NoSession,
+        DeskError::File(_) => Trouble::NotWritten,
+        _ => Trouble::Failed,
+    };
+    Failed::new(kind, e.to_string())
+}
+
+fn session(view: &View) -> SessionView {
+    let state = match view.phase {
+        Phase::Opening | Phase::Waiting => "waiting",
+        Phase::Keyed => "keyed",
+        Phase::Confirmed => "confirmed",
+        Phase::Over(Ending::PeerGone) => "peer_gone",
+        Phase::Over(ending) => ending.name(),
+    };
+    SessionView {
+        role: view.role.word().to_owned(),
+        mode: "legacy".to_owned(),
+        state: state.to_owned(),
+        routing: view.routing.clone(),
+        relay: view.relay.clone(),
+        peer: view.peer.clone(),
+        verification: view.words.clone(),
+        opened_at: view.opened_at.0,
+        expires_at: view.expires_at.0,
+    }
+}
+
+fn offer(offer: &OfferView) -> control::OfferView {
+    control::OfferView {
+        id: offer.id.as_str().to_owned(),
+        name: offer.name.clone(),
+        size: offer.size,
+        file_type: offer.file_type.to_owned(),
+        sha256: tell::hex(&offer.sha256),
+        from: Some(offer.from.clone()).filter(|from| from.len() == 8),
+        findings: offer.findings.clone(),
+        at: offer.at.0,
+    }
+}

@@ -1,0 +1,306 @@
+//! The words for what happens in a sealed session.
+
+use super::desk::{AcceptedFile, OfferView};
+use super::file;
+use super::news::{Event, Kind};
+use super::relay::{FailureKind, RelayFailure};
+use crate::domain::bond::preview::Offered;
+use crate::domain::machine::bond::{
+    AbortReason, Ending, Failure, Happening, Refusal, RelayOddity, SendError,
+};
+use crate::types::text::visible;
+use crate::types::time::UnixMillis;
+
+/// How a decision about a file comes about.
+const HOW: &str = "Ask the user whether they want it, then call bond_accept or bond_decline with this id; \
+                   bond_accept asks the user again. The name is the peer's and proves nothing.";
+
+/// Digits of a hash.
+pub fn hex(hash: &[u8; 32]) -> String {
+    data_encoding::HEXLOWER.encode(hash)
+}
+
+/// The event of something that happened; `None` for what tools tell themselves.
+pub(super) fn event(
+    now: UnixMillis,
+    happening: Happening,
+    offer: Option<&Offered>,
+) -> Option<Event> {
+    let mut transfer = None;
+    let (kind, text) = match happening {
+        Happening::PeerJoined => (
+            Kind::Joined,
+            "Somebody joined the session. It is not proven yet that they know the code.".to_owned(),
+        ),
+        Happening::Confirmed { verification } => (Kind::Confirmed, confirmed(verification)),
+        Happening::Aborted { reason } => (
+            Kind::Aborted,
+            format!("SESSION ABORTED: {}", why_aborted(reason)),
+        ),
+        Happening::Chat {
+            from,
+            text,
+            cut_units,
+        } => (Kind::Message, message(&from, &text, cut_units)),
+        Happening::FileOffered { .. } => {
+            let offer = offer?;
+            transfer = Some(offer.id.clone());
+            (Kind::FileOffered, offer.for_model(HOW))
+        }
+        Happening::PeerGone => (
+            Kind::PeerLeft,
+            "Peer has disconnected. Nothing more can be sent or received in this session.".to_owned(),
+        ),
+        Happening::RelayLost => (
+            Kind::RelayLost,
+            "The relay does not know the session any more; it is over. A new one needs a new code."
+                .to_owned(),
+        ),
+        Happening::Expired => (
+            Kind::Expired,
+            "The session expired and is over. A new one needs a new code.".to_owned(),
+        ),
+        Happening::Gap { missed } => (
+            Kind::Gap,
+            format!(
+                "The relay threw away up to {missed} messages before they were fetched; what they said \
+                 is lost. Ask the peer to repeat itself."
+            ),
+        ),
+        Happening::DroppedStale {
+            clock_difference_ms,
+        } => (Kind::Dropped, stale(clock_difference_ms)),
+        Happening::DroppedUnreadable => (
+            Kind::Dropped,
+            "Something that came through the relay could not be decrypted and was dropped.".to_owned(),
+        ),
+        Happening::DroppedMalformed => (
+            Kind::Dropped,
+            "A message of the peer had no proper text and was dropped.".to_owned(),
+        ),
+        Happening::Rejected { why } => (
+            Kind::FileRejected,
+            format!(
+                "A file of the peer was refused before anybody was asked: {}.",
+                why_refused(why)
+            ),
+        ),
+        Happening::SecondJoiner => (
+            Kind::RelayOdd,
+            "Somebody else tried to join this session. If the person whom you gave the code to cannot \
+             get in, end it and open another one."
+                .to_owned(),
+        ),
+        Happening::RelayOdd { what } => (Kind::RelayOdd, odd(what).to_owned()),
+        // Only legacy sessions are opened here so far.
+        Happening::Own(_)
+        | Happening::Opened
+        | Happening::OpenFailed { .. }
+        | Happening::FileProgress { .. }
+        | Happening::Ended => return None,
+    };
+    Some(Event {
+        kind,
+        at: now,
+        transfer,
+        text,
+    })
+}
+
+fn confirmed(words: Option<String>) -> String {
+    let words = words.map_or_else(String::new, |words| {
+        format!(" Both sides see these words and may compare them aloud: {words}")
+    });
+    format!("Secure channel established: the other side proved that it knows the code.{words}")
+}
+
+fn message(from: &str, text: &str, cut_units: usize) -> String {
+    let cut = if cut_units > 0 {
+        format!("\n(Content truncated: {cut_units} more UTF-16 units were cut off.)")
+    } else {
+        String::new()
+    };
+    match file::chat(from, text) {
+        Ok(wrapped) => format!("{wrapped}{cut}"),
+        Err(e) => format!("Message from peer {from} that cannot be shown: {e}"),
+    }
+}
+
+pub(super) fn accepted(now: UnixMillis, file: &AcceptedFile) -> Event {
+    Event {
+        kind: Kind::FileAccepted,
+        at: now,
+        transfer: Some(file.offer.id.as_str().to_owned()),
+        text: format!("The user accepted a file in a terminal.\n{}", saved(file)),
+    }
+}
+
+/// Where an accepted file is, and what is in it.
+#[must_use]
+pub fn saved(file: &AcceptedFile) -> String {
+    format!(
+        "File: {}\nSize: {} bytes\nSHA-256: {}\nSaved to: {}\n\n{}",
+        file.offer.name,
+        file.offer.size,
+        hex(&file.offer.sha256),
+        visible(&file.placed.path.to_string_lossy()),
+        file.content
+    )
+}
+
+pub(super) fn declined(now: UnixMillis, offer: &OfferView) -> Event {
+    Event {
+        kind: Kind::FileDeclined,
+        at: now,
+        transfer: Some(offer.id.as_str().to_owned()),
+        text: format!(
+            "The user declined a file in a terminal.\nFile: {}\nTransfer ID: {}",
+            offer.name,
+            offer.id.as_str()
+        ),
+    }
+}
+
+pub(super) fn ended(now: UnixMillis) -> Event {
+    Event {
+        kind: Kind::Ended,
+        at: now,
+        transfer: None,
+        text: "The user ended the session in a terminal.".to_owned(),
+    }
+}
+
+/// The word that records hold.
+pub(super) const fn send_error_name(e: &SendError) -> &'static str {
+    match e {
+        SendError::NotConfirmed => "not_confirmed",
+        SendError::Over(_) => "over",
+        SendError::Cooldown { .. } => "cooldown",
+        SendError::Busy => "busy",
+        SendError::Empty => "empty",
+        SendError::TooLong { .. } => "too_long",
+        SendError::File(why) => why.name(),
+        SendError::TooLarge => "too_large",
+        SendError::Seal => "seal",
+    }
+}
+
+fn stale(clock_difference_ms: i64) -> String {
+    let seconds = clock_difference_ms.unsigned_abs() / 1000;
+    let (minutes, seconds) = (seconds / 60, seconds % 60);
+    let which = if clock_difference_ms > 0 {
+        "ahead of"
+    } else {
+        "behind"
+    };
+    format!(
+        "A packet of the peer was dropped: its time is {minutes} min {seconds} s {which} this \
+         machine's. Either the clocks differ by that, or the packet was held back on its way."
+    )
+}
+
+const fn odd(what: RelayOddity) -> &'static str {
+    match what {
+        RelayOddity::CursorPush => {
+            "The relay claims a position that cannot be true; it was not believed."
+        }
+        RelayOddity::Reflection => {
+            "The relay handed this side its own messages; they were dropped. Such a relay is broken or \
+             hostile."
+        }
+    }
+}
+
+const fn why_aborted(reason: AbortReason) -> &'static str {
+    match reason {
+        AbortReason::Decryption => {
+            "decryption failed before the other side was confirmed: another code was typed, or the relay \
+             changed the keys. Nothing was sent. Open a new session with a new code"
+        }
+        AbortReason::WrongTag => {
+            "the other side does not know the code, or the relay changed the keys. Nothing was sent. Open \
+             a new session with a new code"
+        }
+        AbortReason::Unconfirmed => {
+            "the other side sent content before it was confirmed; it was not looked at"
+        }
+        AbortReason::BadKey => "the other side's public key is no proper key",
+    }
+}
+
+/// Why a file of the peer, or one of ours, does not pass.
+pub(super) const fn why_refused(why: Refusal) -> &'static str {
+    match why {
+        Refusal::Type => "files of this type are not exchanged",
+        Refusal::BlockedName => "its name looks like a key or a credential",
+        Refusal::BadName => "its name is not safe",
+        Refusal::TooLarge => "it is too large",
+        Refusal::Malformed => "it is not a proper file",
+        Refusal::TooManyPending => "too many files wait for a decision already",
+        Refusal::Budget => "this session has sent as much as it may; open a new one",
+    }
+}
+
+/// Why something is not sent.
+pub(super) fn why_not_sent(e: &SendError) -> String {
+    match e {
+        SendError::NotConfirmed => {
+            "not sent: the secure channel is not established yet; bond_wait until it is".to_owned()
+        }
+        SendError::Over(ending) => format!("not sent: {}", why_over(*ending)),
+        SendError::Cooldown { left_ms } => format!(
+            "Rate limit: one message or file every 10 seconds; wait {} s",
+            left_ms.div_ceil(1000)
+        ),
+        SendError::Busy => "not sent: the one before is still on its way".to_owned(),
+        SendError::Empty => "not sent: there is nothing to say".to_owned(),
+        SendError::TooLong { units } => {
+            format!("not sent: the text has {units} UTF-16 units, and 4000 is the most")
+        }
+        SendError::File(why) => format!("not sent: {}", why_refused(*why)),
+        SendError::TooLarge => "not sent: once encrypted it is too large for the relay".to_owned(),
+        _ => "not sent: it could not be encrypted".to_owned(),
+    }
+}
+
+/// What is wrong with a session that is over.
+pub const fn why_over(ending: Ending) -> &'static str {
+    match ending {
+        Ending::User => "the session was ended",
+        Ending::Aborted(reason) => why_aborted(reason),
+        Ending::Expired => "the session expired",
+        Ending::RelayLost => "the relay does not know the session any more",
+        Ending::PeerGone => "Peer has disconnected; the session is over",
+        Ending::OpenFailed(_) => "the session was never opened",
+    }
+}
+
+/// Why the relay did not open a session.
+pub(super) fn why_not_opened(failure: Failure, said: &str) -> String {
+    let hint = match failure {
+        Failure::NoSession => {
+            "there is no session of this code: it expired, was ended, or the code has a slip in it. "
+        }
+        Failure::Full => "two are in this session already. ",
+        Failure::Limited { .. } => "Rate limit of the relay; try again later. ",
+        _ => "",
+    };
+    format!("{hint}{said}")
+}
+
+/// Why the relay did not take something.
+pub(super) fn why_not_posted(e: &RelayFailure) -> String {
+    match (e.kind, e.retry_after_ms) {
+        (FailureKind::Status(429), wait) => {
+            let seconds = wait.unwrap_or(10_000).div_ceil(1000);
+            format!(
+                "Rate limit of the relay; try again in {seconds} s. {}",
+                e.detail
+            )
+        }
+        (FailureKind::Status(_), _) => e.detail.clone(),
+        (FailureKind::Unreachable | FailureKind::Nonsense, _) => {
+            format!("{}; whether the peer gets it is not known", e.detail)
+        }
+    }
+}

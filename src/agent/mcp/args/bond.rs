@@ -1,0 +1,47 @@
+//! Parameters of the tools of sealed sessions. Their names are those of the public program that
+//! speaks the same protocol.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// `bond_join`
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Join {
+    /// The code that the other side's user was shown, exactly as it was written.
+    #[schemars(length(min = 1, max = 128))]
+    pub session_code: String,
+}
+
+/// `bond_send`
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct SendFile {
+    /// The file: a path inside the project directory.
+    pub filepath: String,
+    /// A note that goes with it.
+    pub message: Option<String>,
+}
+
+/// `bond_message`
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Message {
+    /// What to say: 1 to 4000 UTF-16 units.
+    pub content: String,
+}
+
+/// `bond_wait`
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Wait {
+    /// How long at most: 1 to 300 seconds. Default 50.
+    pub timeout_seconds: Option<f64>,
+}
+
+/// `bond_accept` and `bond_decline`
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Transfer {
+    /// The id of the file, as its event or bond_status has it.
+    #[schemars(length(min = 1, max = 64))]
+    pub transfer_id: String,
+}

@@ -1,0 +1,220 @@
+//! Sealed sessions through the relay of `interlink-bus`, and what is left of them on the disk.
+
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::admin_peers::{admin, answer};
+use crate::bond_support::{ask, bonded, event, good, start};
+use crate::mcp_support::{Home, eventually};
+
+const TOOL: &[(&str, &str)] = &[("INTERLINK_CONSENT", "tool")];
+
+/// A bus with a relay; killed on drop.
+struct Bus {
+    child: Child,
+    relay: SocketAddr,
+}
+
+impl Bus {
+    fn start(home: &std::path::Path) -> Bus {
+        use std::io::BufRead as _;
+        let mut child = Command::new(env!("CARGO_BIN_EXE_interlink-bus"))
+            .env_clear()
+            .env("HOME", home)
+            .args(["--addr", "127.0.0.1:0", "--relay-addr", "127.0.0.1:0"])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stderr = std::io::BufReader::new(child.stderr.take().unwrap());
+        let relay = loop {
+            let mut line = String::new();
+            assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "it ended");
+            if let Some((_, rest)) = line.split_once("sealed sessions on ") {
+                break rest.split_whitespace().next().unwrap().parse().unwrap();
+            }
+        };
+        std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::sink()));
+        Bus { child, relay }
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}", self.relay)
+    }
+}
+
+impl Drop for Bus {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn two_strangers_meet_at_the_bus_and_what_they_did_is_on_record() {
+    let dir = tempfile::tempdir().unwrap();
+    let bus = Bus::start(dir.path());
+    let homes = [Home::new(1), Home::new(2)];
+    let mut host = start(&homes[0], &bus.url(), TOOL);
+    let mut guest = start(&homes[1], &bus.url(), TOOL);
+    let code = bonded(&mut host, &mut guest);
+    eventually("the host may speak", || {
+        let said = json!({ "content": "SPOKEN-CANARY" });
+        let (failed, _, _) = ask(&mut host, "bond_message", &said);
+        (!failed).then_some(())
+    });
+    event(&mut guest, "message");
+    let content = format!("{}\nFILE-CANARY\n", "a line\n".repeat(2000));
+    std::fs::write(homes[1].path().join("long.txt"), &content).unwrap();
+    let file = json!({ "filepath": "long.txt", "message": "NOTE-CANARY" });
+    let (_, sent) = good(&mut guest, "bond_send", &file);
+    let offer = event(&mut host, "file_offered");
+    let id = &offer["transfer_id"];
+    let (text, taken) = good(&mut host, "bond_accept", &json!({ "transferId": id }));
+    assert_eq!(taken["sha256"], sent["sha256"]);
+    assert_eq!(taken["truncated"], true);
+    assert!(
+        text.contains("Content truncated") && !text.contains("FILE-CANARY"),
+        "{text}"
+    );
+    assert_eq!(
+        std::fs::read_to_string(taken["path"].as_str().unwrap()).unwrap(),
+        content
+    );
+    good(&mut host, "bond_end", &json!({}));
+    event(&mut guest, "peer_left");
+    drop((host, guest));
+
+    for (home, tools) in [
+        (
+            &homes[0],
+            &[
+                "session_created",
+                "key_confirmed",
+                "acceptTransfer",
+                "session_ended",
+            ][..],
+        ),
+        (
+            &homes[1],
+            &[
+                "session_joined",
+                "key_confirmed",
+                "sendFile",
+                "peer_disconnected",
+            ][..],
+        ),
+    ] {
+        let state = home
+            .path()
+            .join("state/interlink/agent")
+            .join(home.key.to_string());
+        let log = std::fs::read_to_string(state.join("audit.log")).unwrap();
+        for tool in tools {
+            assert!(
+                log.contains(&format!("\"tool\":\"{tool}\"")),
+                "{tool}: {log}"
+            );
+        }
+        for secret in ["SPOKEN-CANARY", "NOTE-CANARY", "FILE-CANARY", &code] {
+            assert!(!log.contains(secret), "{secret}: {log}");
+        }
+        let proof = answer(home, &["audit", "--verify"]);
+        assert!(proof.is_object() || proof.is_array(), "{proof}");
+        // Nor does the log itself hold any of it.
+        let store = std::fs::read(state.join("agent.redb")).unwrap();
+        for secret in ["SPOKEN-CANARY", "NOTE-CANARY", "FILE-CANARY", &code] {
+            let found = store.windows(secret.len()).any(|w| w == secret.as_bytes());
+            assert!(!found, "{secret}");
+        }
+    }
+}
+
+#[test]
+fn sigkill_while_a_file_is_saved_leaves_a_whole_file_or_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let bus = Bus::start(dir.path());
+    let homes = [Home::new(1), Home::new(2)];
+    let content = "0123456789abcde\n".repeat(15_000);
+    std::fs::write(homes[0].path().join("big.txt"), &content).unwrap();
+    let state = homes[1]
+        .path()
+        .join("state/interlink/agent")
+        .join(homes[1].key.to_string());
+    for wait in [0, 3, 9] {
+        let mut host = start(&homes[0], &bus.url(), TOOL);
+        let mut guest = start(&homes[1], &bus.url(), TOOL);
+        bonded(&mut host, &mut guest);
+        eventually("the file is sent", || {
+            let (failed, _, _) = ask(&mut host, "bond_send", &json!({ "filepath": "big.txt" }));
+            (!failed).then_some(())
+        });
+        let offer = event(&mut guest, "file_offered");
+        let accept =
+            json!({ "name": "bond_accept", "arguments": { "transferId": offer["transfer_id"] } });
+        guest.post("tools/call", &accept);
+        // Somewhere in between; that it is not the same place each time is the point.
+        std::thread::sleep(Duration::from_millis(wait));
+        guest.kill();
+        let files = std::fs::read_dir(state.join("incoming"));
+        for file in files.into_iter().flatten().flatten() {
+            let name = file.file_name().into_string().unwrap();
+            if !name.starts_with('.') {
+                assert_eq!(
+                    std::fs::read_to_string(file.path()).unwrap(),
+                    content,
+                    "{name}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn the_operator_accepts_on_a_terminal_and_the_model_hears_of_it() {
+    use crate::terminal::Terminal;
+    let dir = tempfile::tempdir().unwrap();
+    let bus = Bus::start(dir.path());
+    let homes = [Home::new(1), Home::new(2)];
+    let mut host = start(&homes[0], &bus.url(), &[]);
+    let mut guest = start(&homes[1], &bus.url(), &[]);
+    bonded(&mut host, &mut guest);
+    std::fs::write(homes[0].path().join("plan.md"), "# Plan\n\nCANARY\n").unwrap();
+    eventually("the file is sent", || {
+        let (failed, _, _) = ask(&mut host, "bond_send", &json!({ "filepath": "plan.md" }));
+        (!failed).then_some(())
+    });
+    let offer = event(&mut guest, "file_offered");
+    let id = offer["transfer_id"].as_str().unwrap().to_owned();
+    let (failed, _, data) = ask(&mut guest, "bond_accept", &json!({ "transferId": id }));
+    assert!(
+        failed && data["command"].as_str().unwrap().contains(&id),
+        "{data}"
+    );
+    let listed: Value = answer(&homes[1], &["bond", "list"]);
+    assert!(listed.to_string().contains(&id), "{listed}");
+    let shown: Value = answer(&homes[1], &["bond", "show", &id]);
+    assert!(shown.to_string().contains("CANARY"), "{shown}");
+
+    let mut terminal = Terminal::start(&admin(&homes[1], &["bond", "accept", &id]));
+    terminal.wait_for("to stop: ");
+    terminal.type_in(&data["sha256"].as_str().unwrap()[..8]);
+    terminal.type_in("\n");
+    let ended = terminal.end();
+    assert_eq!(ended.code, Some(0), "{} {}", ended.stderr, ended.shown);
+    let told = event(&mut guest, "file_accepted");
+    let text = told["text"].as_str().unwrap();
+    assert!(
+        text.contains("Saved to: ") && text.contains("CANARY"),
+        "{text}"
+    );
+    let (_, status) = good(&mut guest, "bond_status", &json!({}));
+    assert_eq!(status["pending"], json!([]));
+
+    let over = answer(&homes[1], &["bond", "end"]);
+    assert_eq!(over["was_open"], true, "{over}");
+    event(&mut guest, "ended");
+    event(&mut host, "peer_left");
+}
