@@ -7,8 +7,8 @@
 //! - [`sign`]: Ed25519 identities, signatures, strict verification
 //! - [`hash`] is SHA-256
 //! - [`keyfile`]: the text of a secret key file, no files
-//! - `agree`, `kdf`, `aead` (feature `sealed`): key agreement, key derivation and authenticated
-//!   encryption of sealed sessions
+//! - `agree`, `kdf`, `aead`, `pake` (feature `sealed`): key agreement, key derivation, authenticated
+//!   encryption and the exchange on a short password of sealed sessions
 //!
 //! `wire` stands on this module; this module knows nothing of `wire`.
 
@@ -22,3 +22,5 @@ pub mod aead;
 pub mod agree;
 #[cfg(feature = "sealed")]
 pub mod kdf;
+#[cfg(feature = "sealed")]
+pub mod pake;

@@ -13,6 +13,14 @@ pub const MESSAGE_DOMAIN: &[u8] = b"interlink-v2\0";
 /// Domain of announcements: ASCII and one zero byte.
 pub const ANNOUNCE_DOMAIN: &[u8] = b"interlink-announce-v1\0";
 
+/// Domain of the hellos of sealed sessions between two pinned identities.
+#[cfg(feature = "sealed")]
+pub const SEALED_DOMAIN: &[u8] = b"interlink-sealed-v1\0";
+
+/// Domain of the cards that two sides of a sealed session exchange.
+#[cfg(feature = "sealed")]
+pub const PIN_DOMAIN: &[u8] = b"interlink-pin-v1\0";
+
 /// Builds canonical bytes front to back.
 #[derive(Debug)]
 pub(super) struct Canonical(Vec<u8>);
@@ -28,6 +36,13 @@ impl Canonical {
     /// A key: its 32 raw bytes.
     pub(super) fn key(mut self, key: &PublicKey) -> Canonical {
         self.0.extend_from_slice(key.as_bytes());
+        self
+    }
+
+    /// 32 bytes as they are.
+    #[cfg(feature = "sealed")]
+    pub(super) fn raw(mut self, bytes: &[u8; 32]) -> Canonical {
+        self.0.extend_from_slice(bytes);
         self
     }
 

@@ -48,6 +48,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("pbkdf2", &["src/crypto/"]),
     ("aes_gcm", &["src/crypto/"]),
     ("chacha20poly1305", &["src/crypto/"]),
+    ("spake2", &["src/crypto/pake.rs"]),
     ("axum", &["src/bus/"]),
     ("tower", &["src/bus/"]),
     ("tower_http", &["src/bus/"]),

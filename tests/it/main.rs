@@ -72,6 +72,8 @@ mod bond_consent;
 mod bond_core;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod bond_hostile;
+#[cfg(all(feature = "sealed", feature = "testkit"))]
+mod bond_own;
 #[cfg(all(feature = "agent", feature = "testkit"))]
 mod bond_record;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]

@@ -476,15 +476,26 @@ impl Incoming {
     ///
     /// [`IncomingError`]; the directory is as it was then.
     pub fn place(&self, name: &BaseName, bytes: &[u8]) -> Result<Placed, IncomingError> {
+        let staged = self.0.stage(&self.hidden()?, bytes)?;
+        self.publish(&staged, name)
+    }
+
+    fn hidden(&self) -> Result<String, IncomingError> {
         let random = random_hex::<8>(&OsEntropy).map_err(|e| IncomingError::Io {
             path: self.0.path().to_owned(),
             source: io::Error::other(e),
         })?;
-        let hidden = format!("{}{random}{}", HIDDEN.0, HIDDEN.1);
-        let staged = self.0.stage(&hidden, bytes)?;
+        Ok(format!("{}{random}{}", HIDDEN.0, HIDDEN.1))
+    }
+
+    fn publish(
+        &self,
+        staged: &system::Staged<'_>,
+        name: &BaseName,
+    ) -> Result<Placed, IncomingError> {
         for n in 1..=MAX_SAME_NAME {
             let name = name.numbered(n);
-            if self.0.publish(&staged, &name)? {
+            if self.0.publish(staged, &name)? {
                 return Ok(Placed {
                     path: self.0.path().join(&*name),
                     name: name.into_owned(),
@@ -496,6 +507,9 @@ impl Incoming {
         })
     }
 }
+
+mod arriving;
+pub use arriving::Arriving;
 
 #[cfg(all(test, unix))]
 mod tests;

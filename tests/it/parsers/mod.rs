@@ -17,6 +17,8 @@ use interlink::types::secret::Secret;
 use interlink::types::seq::Seq;
 use interlink::types::time::UnixMillis;
 use interlink::wire::announce::{Announcement, SessionInfo};
+use interlink::wire::bond::Role;
+use interlink::wire::bond::identity::PinCard;
 use interlink::wire::envelope::{Draft, Message, MessageKind, TaskStatus};
 use proptest::prelude::*;
 use serde_json::json;
@@ -163,6 +165,21 @@ fn originals(name: &str, rng: &mut Rng) -> Vec<Vec<u8>> {
                     "role": "host", "tag": "d".repeat(64) })
             .to_string(),
         ],
+        "bond_own_code" => vec![
+            "4821-9037-acorn-almond-alpine".into(),
+            "48 21 90 37, Acorn almond ALPINE".into(),
+        ],
+        "bond_own" => vec![
+            json!({ "i": 1, "from": "host", "hello": { "e": "0a".repeat(32), "c": "0b".repeat(32) } })
+                .to_string(),
+            json!({ "i": 1, "from": "guest", "refused": true }).to_string(),
+            json!({ "i": 1, "from": "guest", "r": [["c", 7, "AAAA"], ["d", 0, "_-8"]] }).to_string(),
+        ],
+        "bond_card" => {
+            let identity = SigningIdentity::from_seed(&Secret::new([0x11; 32]));
+            let card = PinCard::write(&identity, &[7; 32], Role::Host, "ann", "");
+            vec![String::from_utf8_lossy(&card).into_owned()]
+        }
         "frame" => return frames(rng),
         "event" | "row" => return payloads(rng),
         other => panic!("no original for {other}"),

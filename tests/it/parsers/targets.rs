@@ -24,7 +24,7 @@ use interlink::types::route::Route;
 use interlink::types::secret::Secret;
 use interlink::types::time::UnixMillis;
 use interlink::wire::announce::Announcement;
-use interlink::wire::bond::{code, packet, sealed};
+use interlink::wire::bond::{Role, code, identity, own, own_code, packet, sealed};
 use interlink::wire::envelope::Message;
 use interlink::wire::http::client::{RecvReply, RosterReply, SendReply};
 use interlink::wire::http::{AckRequest, SendRequest};
@@ -56,6 +56,9 @@ pub const ALL: &[(&str, Target)] = &[
     ("bond_sealed", bond_sealed),
     ("bond_packet", bond_packet),
     ("audit_lines", audit_lines),
+    ("bond_own_code", bond_own_code),
+    ("bond_own", bond_own),
+    ("bond_card", bond_card),
 ];
 
 /// Lines of `audit.log` that somebody may have changed: whatever stands there, who writes goes on behind
@@ -405,4 +408,48 @@ pub fn bond_packet(data: &[u8]) {
     let again = packet::read(&written).unwrap();
     assert_eq!(again.body, read.body);
     assert_eq!(again.nonce, read.nonce);
+}
+
+/// The code between two of ours: read in many spellings, written in one.
+pub fn bond_own_code(data: &[u8]) {
+    let Some(text) = text(data) else { return };
+    let Ok(code) = text.parse::<own_code::OwnCode>() else {
+        return;
+    };
+    assert!(text.parse::<code::SessionCode>().is_err());
+    let revealed = code.reveal();
+    let again: own_code::OwnCode = revealed.expose().parse().unwrap();
+    assert_eq!(again.reveal().expose(), revealed.expose());
+    assert_eq!(again.routing(), code.routing());
+    assert_eq!(again.password().expose(), code.password().expose());
+}
+
+/// A message between two of ours.
+pub fn bond_own(data: &[u8]) {
+    let Ok(value) = serde_json::from_slice::<serde_json::Value>(data) else {
+        return;
+    };
+    let Some(read) = own::read(&value) else {
+        return;
+    };
+    let written = match &read.body {
+        own::Body::Hello(hello) => own::write_hello(read.from, hello),
+        own::Body::Refused => own::write_refused(read.from),
+        own::Body::Records(records) => {
+            assert!(records.len() <= own::MAX_RECORDS);
+            own::write_records(read.from, records)
+        }
+    };
+    let again = serde_json::from_str(&written).unwrap();
+    assert_eq!(own::read(&again), Some(read));
+}
+
+/// A card of a sealed session.
+pub fn bond_card(data: &[u8]) {
+    for role in [Role::Host, Role::Guest] {
+        if let Ok(card) = identity::PinCard::read(data, &[7; 32], role) {
+            assert!(card.name.len() <= identity::MAX_NAME_BYTES);
+            assert!(card.reply_to.len() <= identity::MAX_ROUTE_BYTES);
+        }
+    }
 }

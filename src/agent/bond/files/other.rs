@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
+use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 
 use super::{IncomingError, OutgoingError, read_whole};
@@ -31,11 +32,12 @@ pub(super) struct Directory {
 }
 
 /// A complete, synced file under a hidden name. Removed on drop.
-pub(super) struct Staged {
+pub(super) struct Staged<'d> {
+    _directory: PhantomData<&'d Directory>,
     hidden: PathBuf,
 }
 
-impl Drop for Staged {
+impl Drop for Staged<'_> {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.hidden);
     }
@@ -69,16 +71,37 @@ impl Directory {
         }
     }
 
-    pub(super) fn stage(&self, hidden: &str, bytes: &[u8]) -> Result<Staged, IncomingError> {
-        let hidden = self.path.join(hidden);
-        let mut file = File::create_new(&hidden).map_err(|e| self.io(e))?;
-        let staged = Staged { hidden };
-        file.write_all(bytes).map_err(|e| self.io(e))?;
-        file.sync_all().map_err(|e| self.io(e))?;
-        Ok(staged)
+    pub(super) fn stage(&self, hidden: &str, bytes: &[u8]) -> Result<Staged<'_>, IncomingError> {
+        let mut file = self.create(hidden)?;
+        let written = file.write_all(bytes).and_then(|()| file.sync_all());
+        let written = written.map(|()| file).map_err(|e| self.io(e));
+        self.adopt(hidden.to_owned(), written)
     }
 
-    pub(super) fn publish(&self, staged: &Staged, name: &str) -> Result<bool, IncomingError> {
+    /// Makes a hidden file.
+    pub(super) fn create(&self, hidden: &str) -> Result<File, IncomingError> {
+        File::create_new(self.path.join(hidden)).map_err(|e| self.io(e))
+    }
+
+    /// Takes care of a hidden file.
+    pub(super) fn adopt(
+        &self,
+        hidden: String,
+        file: Result<File, IncomingError>,
+    ) -> Result<Staged<'_>, IncomingError> {
+        let staged = Staged {
+            _directory: PhantomData,
+            hidden: self.path.join(hidden),
+        };
+        file.map(|_| staged)
+    }
+
+    /// Removes a hidden file.
+    pub(super) fn discard(&self, hidden: &str) {
+        let _ = fs::remove_file(self.path.join(hidden));
+    }
+
+    pub(super) fn publish(&self, staged: &Staged<'_>, name: &str) -> Result<bool, IncomingError> {
         match fs::hard_link(&staged.hidden, self.path.join(name)) {
             Ok(()) => Ok(true),
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(false),

@@ -2,6 +2,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
@@ -483,4 +484,53 @@ proptest! {
             prop_assert_eq!(got.content, b"inside");
         }
     }
+}
+
+#[test]
+fn a_file_that_comes_in_pieces_has_its_name_when_it_is_whole() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("incoming");
+    let incoming = Arc::new(Incoming::open(&path).unwrap());
+    fs::write(path.join("a.md"), "taken").unwrap();
+    let mut arriving = Arriving::begin(&incoming).unwrap();
+    for piece in ["one ", "two ", "three"] {
+        arriving.append(piece.as_bytes()).unwrap();
+        // A sweep of another process leaves it alone.
+        Incoming::tidy(&path);
+    }
+    let [hidden, other] = &entries(&path)[..] else {
+        panic!("two files");
+    };
+    assert!(
+        hidden.starts_with('.') && other == "a.md",
+        "{hidden} {other}"
+    );
+    let placed = arriving.finish(&name("a.md")).unwrap();
+    assert_eq!(placed.name, "a-2.md");
+    assert_eq!(fs::read(&placed.path).unwrap(), b"one two three");
+    assert_eq!(mode(&placed.path), 0o600);
+    assert_eq!(entries(&path), ["a-2.md", "a.md"]);
+    // An empty one.
+    let placed = Arriving::begin(&incoming).unwrap().finish(&name("b.md"));
+    assert_eq!(fs::read(placed.unwrap().path).unwrap(), b"");
+}
+
+#[test]
+fn a_file_that_stops_coming_leaves_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("incoming");
+    let incoming = Arc::new(Incoming::open(&path).unwrap());
+    let mut arriving = Arriving::begin(&incoming).unwrap();
+    arriving.append(b"half").unwrap();
+    drop(arriving);
+    assert!(entries(&path).is_empty());
+    // The directory was swapped in the meantime: nothing is left there or here.
+    let mut arriving = Arriving::begin(&incoming).unwrap();
+    arriving.append(b"half").unwrap();
+    let moved = home.path().join("moved");
+    fs::rename(&path, &moved).unwrap();
+    fs::create_dir(&path).unwrap();
+    let e = arriving.finish(&name("a.md")).unwrap_err();
+    assert!(matches!(e, IncomingError::Replaced { .. }), "{e}");
+    assert!(entries(&moved).is_empty() && entries(&path).is_empty());
 }

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Write as _;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Component, Path, PathBuf};
 
@@ -113,7 +113,7 @@ pub(super) struct Staged<'d> {
 impl Drop for Staged<'_> {
     fn drop(&mut self) {
         if !self.published.get() {
-            let _ = unlinkat(&self.directory.fd, self.hidden.as_str(), AtFlags::empty());
+            self.directory.discard(&self.hidden);
         }
     }
 }
@@ -184,6 +184,17 @@ impl Directory {
     }
 
     pub(super) fn stage(&self, hidden: &str, bytes: &[u8]) -> Result<Staged<'_>, IncomingError> {
+        let mut file = self.create(hidden)?;
+        let staged = self.adopt(hidden.to_owned(), file.try_clone().map_err(|e| self.io(e)));
+        let staged = staged?;
+        file.write_all(bytes).map_err(|e| self.io(e))?;
+        file.sync_all().map_err(|e| self.io(e))?;
+        Ok(staged)
+    }
+
+    /// Makes a hidden file, locked for as long as it is open. It goes with [`Directory::discard`],
+    /// or by the drop of what [`Directory::adopt`] makes of it.
+    pub(super) fn create(&self, hidden: &str) -> Result<File, IncomingError> {
         self.same()?;
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -199,18 +210,37 @@ impl Directory {
                 break fd;
             }
         };
-        let mut file = File::from(file);
-        let staged = Staged {
-            directory: self,
-            hidden: hidden.to_owned(),
-            published: Cell::new(false),
-            _file: file.try_clone().map_err(|e| self.io(e))?,
-        };
         // Whatever the process's mask is.
-        fchmod(file.as_fd(), mode).map_err(|e| self.io(e))?;
-        file.write_all(bytes).map_err(|e| self.io(e))?;
-        file.sync_all().map_err(|e| self.io(e))?;
-        Ok(staged)
+        if let Err(e) = fchmod(&file, mode) {
+            self.discard(hidden);
+            return Err(self.io(e));
+        }
+        Ok(File::from(file))
+    }
+
+    /// Takes care of a hidden file that [`Directory::create`] made and that is on the disk.
+    pub(super) fn adopt(
+        &self,
+        hidden: String,
+        file: Result<File, IncomingError>,
+    ) -> Result<Staged<'_>, IncomingError> {
+        match file {
+            Ok(file) => Ok(Staged {
+                directory: self,
+                hidden,
+                published: Cell::new(false),
+                _file: file,
+            }),
+            Err(e) => {
+                self.discard(&hidden);
+                Err(e)
+            }
+        }
+    }
+
+    /// Removes a hidden file.
+    pub(super) fn discard(&self, hidden: &str) {
+        let _ = unlinkat(&self.fd, hidden, AtFlags::empty());
     }
 
     /// Gives a staged file its name; `false` when something has that name.

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde_json::Value;
 
+use super::own::{OwnAction, OwnInput};
 use super::row::Row;
 use super::tell::Happening;
 use crate::crypto::agree::AgreementPublic;
@@ -51,6 +52,8 @@ pub enum Input {
     End,
     /// Time has passed. The driver's heartbeat: expiry, re-sending and the next poll come of it.
     Tick,
+    /// What only our own mode understands.
+    Own(OwnInput),
 }
 
 impl fmt::Debug for Input {
@@ -67,6 +70,7 @@ impl fmt::Debug for Input {
             Input::Declined { id } => write!(f, "Declined({})", id.as_str()),
             Input::End => f.write_str("End"),
             Input::Tick => f.write_str("Tick"),
+            Input::Own(own) => own.fmt(f),
         }
     }
 }
@@ -195,6 +199,8 @@ pub enum Action {
     Tell(Happening),
     /// Put on record.
     Record(Row),
+    /// What only our own mode asks for.
+    Own(OwnAction),
 }
 
 /// What a post carries.

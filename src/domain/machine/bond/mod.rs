@@ -10,10 +10,14 @@
 //! - [`track`]: which of the relay's positions were seen, and what is missing
 //! - [`offers`]: files that wait for consent
 //! - [`session`]: the machine; its parts are the handshake, what is sent and what is received
+//! - [`own`]: the machine of our own mode
+//! - [`machine`]: what a driver needs of either
 
 mod handshake;
 pub mod io;
+pub mod machine;
 pub mod offers;
+pub mod own;
 mod receive;
 pub mod replay;
 pub mod row;
@@ -26,7 +30,9 @@ pub use crate::wire::bond::Role;
 pub use io::{
     Action, Carries, Delivery, Failure, Input, OfferId, OutgoingFile, Polled, Request, Ticket,
 };
+pub use machine::Machine;
 pub use offers::Offer;
+pub use own::{LocalFile, OwnAction, OwnHappening, OwnInput, OwnSession, Pinned, TransferFailure};
 pub use row::{Dropped, Ending, Row};
 pub use send::SendError;
 pub use session::{Phase, Policy, Session, StepError};

@@ -293,7 +293,7 @@ fn gap(missed: u64, out: &mut Vec<Action>) {
 }
 
 /// The first `units` UTF-16 units, no character split, and how many units fell off.
-fn cut(mut text: String, units: usize) -> (String, usize) {
+pub(super) fn cut(mut text: String, units: usize) -> (String, usize) {
     let mut used = 0usize;
     let mut at = text.len();
     for (start, c) in text.char_indices() {

@@ -51,6 +51,9 @@ pub enum StepError {
     /// No such file waits.
     #[error("no file of this id waits")]
     UnknownOffer,
+    /// The legacy mode has nothing like it.
+    #[error("only a session between two of ours can do this")]
+    OwnModeOnly,
     /// No randomness. Nothing changed.
     #[error(transparent)]
     Entropy(#[from] EntropyError),
@@ -280,6 +283,7 @@ impl Session {
         let mut out = Vec::new();
         self.rewind(now);
         match input {
+            Input::Own(_) => return Err(StepError::OwnModeOnly),
             Input::Say(text) => self.say(now, &text, entropy, &mut out)?,
             Input::SendFile(file) => self.send_file(now, file, entropy, &mut out)?,
             Input::Accepted { id } => {

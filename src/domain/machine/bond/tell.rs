@@ -1,6 +1,7 @@
 //! What a user hears of a session, and the reasons behind it.
 
 use super::io::{Failure, OfferId};
+use super::own::OwnHappening;
 
 /// Something that the user should know. Texts of the peer are foreign: wrap and escape them.
 #[derive(Clone, Debug, PartialEq)]
@@ -90,6 +91,8 @@ pub enum Happening {
     },
     /// The user ended the session.
     Ended,
+    /// What only our own mode has.
+    Own(OwnHappening),
 }
 
 /// Why a session was given up.
