@@ -99,10 +99,11 @@ pub async fn serve(
         store_options(&config.store, Some(config.retention)),
         clock.clone(),
     )?;
-    let audit = match config.store {
+    let audit = match &config.store {
         StorePlace::Memory => None,
-        StorePlace::Shared(_) | StorePlace::Exclusive(_) => {
-            Some(AuditFile::new(config.bond.home.clone(), &identity.public()))
+        StorePlace::Shared(store) | StorePlace::Exclusive(store) => {
+            let home = config.bond.home.clone();
+            Some(AuditFile::of_store(home, &identity.public(), store))
         }
     };
     // Each sealed session names its conversation anew.

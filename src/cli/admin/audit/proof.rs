@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::thread;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -17,6 +19,10 @@ use crate::domain::audit::{Chain, Fault, Line, is_bond, lines};
 use crate::event::Recorded;
 use crate::event::agent::AgentEvent;
 use crate::types::seq::Seq;
+
+/// How often, and after what time, lines are looked for again that are not there yet.
+const LOOKS: usize = 4;
+const PAUSE: Duration = Duration::from_millis(250);
 
 /// Positions that are named; the others are counted.
 const NAMED: usize = 16;
@@ -143,8 +149,23 @@ fn show_one(proof: &Proof, p: &mut Printer) -> Result<(), AdminError> {
 }
 
 pub(super) fn prove(places: &[Place]) -> Result<Proofs, AdminError> {
-    let audits = places.iter().map(prove_one).collect::<Result<_, _>>()?;
+    let audits = places.iter().map(prove_patiently);
+    let audits = audits.collect::<Result<_, _>>()?;
     Ok(Proofs { audits })
+}
+
+/// A running server writes a line a moment after its record, and half a line may be seen: what is missing
+/// or wrong is looked at again.
+fn prove_patiently(place: &Place) -> Result<Proof, AdminError> {
+    let mut proof = prove_one(place)?;
+    for _ in 0..LOOKS {
+        if proof.ok {
+            break;
+        }
+        thread::sleep(PAUSE);
+        proof = prove_one(place)?;
+    }
+    Ok(proof)
 }
 
 fn prove_one(place: &Place) -> Result<Proof, AdminError> {
