@@ -91,7 +91,8 @@ class Lab:
 
     def print_logs(self, lines=5, width=200):
         """The last lines of every log that are worth a look after a failure."""
-        for log in sorted(self.folder.rglob("*.log")):
+        logs = (log for log in self.folder.rglob("*.log") if log.name != "audit.log")
+        for log in sorted(logs):
             text = log.read_text(errors="replace").splitlines()
             told = [line for line in text if not re.search("TRACE|DEBUG|INFO", line)]
             if told:

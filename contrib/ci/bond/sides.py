@@ -24,8 +24,8 @@ class Ours:
         self.folder = identity.folder
         self.agent = Agent(
             lab, programs / "interlink-mcp", identity, bus, label,
-            flags=("--consent", "tool"), INTERLINK_BOND_RELAY=relay, INTERLINK_NOTIFICATIONS="off",
-            INTERLINK_BOND_ROOT=str(identity.folder),
+            flags=("--consent", "tool", "--bond-root", str(identity.folder)),
+            INTERLINK_BOND_RELAY=relay, INTERLINK_NOTIFICATIONS="off",
         )
         self.told, self.lock = [], threading.Lock()
 
@@ -54,7 +54,8 @@ class Ours:
 
     def all(self):
         """Everything this side was told so far."""
-        self.ask("bond_status")
+        if "unread event" in self.ask("bond_status")[0]:
+            self.ask("bond_wait", timeoutSeconds=1)
         return "\n".join(self.told)
 
     def confirmed(self):

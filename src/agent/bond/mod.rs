@@ -8,7 +8,8 @@
 //! - [`desk`]: the session, and what the tools can ask of it. [`driver`]: the loop that feeds it.
 //! - [`relay`]: requests to the relay. [`pace`]: how often.
 //! - [`news`]: what happened, until somebody is told. [`tell`]: the words for it.
-//! - [`file`]: files out and in. [`files`]: the disk for that. [`desktop`]: tells the human at the screen.
+//! - [`mod@file`]: files out and in. [`files`]: the disk for that, at once or piece
+//!   by piece. [`desktop`]: tells the human at the screen.
 //! - [`books`]: what is recorded, in the log and in `audit.log`. [`page`]: what one session's machine
 //!   says, as records. [`scribe`]: writes them beside the session. [`audit`]: that file.
 //! - [`control`]: how the operator's terminal reaches a running server.

@@ -13,6 +13,7 @@ use reqwest::{Client, RequestBuilder, Response, StatusCode, Url, redirect};
 use serde::Serialize;
 
 use crate::agent::mcp::render;
+use crate::domain::bond::wrap::foreign_line;
 use crate::domain::machine::bond::Failure;
 use crate::types::limit::MAX_RELAY_URL_BYTES;
 use crate::wire::rendezvous_client::{
@@ -156,7 +157,7 @@ pub struct RelayFailure {
     pub kind: FailureKind,
     /// The relay's word for it, where it is one that such relays have.
     pub code: Option<Code>,
-    /// In words; safe to show: one bounded line, the relay's own words in quotation marks.
+    /// In words; safe to show: one bounded line, without words of the relay's own choosing.
     pub detail: String,
     /// How long the relay wants to be left alone, in milliseconds.
     pub retry_after_ms: Option<u64>,
@@ -359,15 +360,44 @@ fn retry_after(response: &Response) -> Option<u64> {
     Some(seconds.saturating_mul(1000).min(MAX_RETRY_AFTER_MS))
 }
 
+/// What relays of this kind say. Anything else could be meant for the model that reads the answer,
+/// so it goes to the program's own log.
+const KNOWN_WORDS: [&str; 17] = [
+    "Invalid routing ID format",
+    "Missing required fields",
+    "Missing body",
+    "Invalid JSON body",
+    "The body cannot be read",
+    "Session is full",
+    "Unauthorized access",
+    "Session not found",
+    "Endpoint not found",
+    "The body took too long",
+    "Session expired",
+    "Request payload too large",
+    "Rate limit exceeded",
+    "An internal error occurred",
+    "The relay is busy",
+    "The relay is full",
+    "Web pages may not use this relay",
+];
+
+/// Characters of a relay's own words that reach the log.
+const MAX_FOREIGN_CHARS: usize = 200;
+
 fn refusal(status: StatusCode, body: &[u8], header: Option<u64>) -> RelayFailure {
     let said: Refusal = serde_json::from_slice(body).unwrap_or_default();
     let code = status.as_u16();
     let detail = match said.error.as_deref() {
+        Some(text) if KNOWN_WORDS.contains(&text) => {
+            format!("the relay answered with HTTP {code}: {text}")
+        }
         Some(text) if !text.is_empty() => {
-            let text = render::attribute(text);
-            format!(
-                "the relay answered with HTTP {code} and says (UNTRUSTED text of the relay): \"{text}\""
-            )
+            tracing::warn!(
+                "the relay answered with HTTP {code} and says: \"{}\"",
+                foreign_line(text, MAX_FOREIGN_CHARS)
+            );
+            format!("the relay answered with HTTP {code}, in words that are not shown here")
         }
         _ => format!("the relay answered with HTTP {code}"),
     };

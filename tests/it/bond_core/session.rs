@@ -90,7 +90,7 @@ fn nothing_but_a_tag_leaves_before_the_proof() {
     // The host is confirmed, but its own tag is refused: the guest could not read words yet.
     pair.faults = vec![super::link::Fault::Refuse];
     pair.give(HOST, Input::Tick).unwrap();
-    assert_eq!(pair.sides[HOST].phase(), Phase::Confirmed);
+    assert_eq!(pair.sides[HOST].phase(), Phase::Keyed);
     assert_eq!(refused(pair.say(HOST, "x")), SendError::NotConfirmed);
     pair.round();
     pair.round();

@@ -55,10 +55,10 @@ pub const ALL: &[(&str, Target)] = &[
     ("bond_code", bond_code),
     ("bond_sealed", bond_sealed),
     ("bond_packet", bond_packet),
-    ("audit_lines", audit_lines),
     ("bond_own_code", bond_own_code),
     ("bond_own", bond_own),
     ("bond_card", bond_card),
+    ("audit_lines", audit_lines),
 ];
 
 /// Lines of `audit.log` that somebody may have changed: whatever stands there, who writes goes on behind

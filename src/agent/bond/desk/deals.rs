@@ -1,10 +1,8 @@
 //! Words and files, both ways.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tokio::time::Instant;
 
 use super::{
     AcceptedFile, Desk, DeskError, Live, Look, OfferView, PATIENCE, SentFile, State, view_of,
@@ -14,13 +12,10 @@ use crate::agent::bond::tell;
 use crate::agent::ledger::LedgerError;
 use crate::domain::bond::preview;
 use crate::domain::decide::agent::{AgentRefusal, BondRefusal};
-use crate::domain::machine::bond::{Action, Carries, Input, OfferId, Phase, SendError, StepError};
+use crate::domain::machine::bond::{Action, Carries, Input, OfferId, StepError};
 use crate::event::agent::{BondMode, DecidedBy, Verdict};
 use crate::types::secret::Secret;
 use crate::types::time::Clock as _;
-
-/// How long the host's proof may be on its way while somebody wants to speak.
-const ANSWERED: Duration = Duration::from_secs(10);
 
 impl Desk {
     /// Says something; the relay has it when this returns.
@@ -29,7 +24,6 @@ impl Desk {
     ///
     /// [`DeskError`].
     pub async fn say(self: &Arc<Self>, text: String) -> Result<(), DeskError> {
-        self.may_speak().await;
         self.post(Carries::Chat, Input::Say(text)).await
     }
 
@@ -43,7 +37,6 @@ impl Desk {
         path: String,
         note: String,
     ) -> Result<SentFile, DeskError> {
-        self.may_speak().await;
         {
             // What cannot be sent anyway is not read.
             let state = self.lock();
@@ -73,25 +66,6 @@ impl Desk {
         self.post(Carries::File, Input::SendFile(opened.file))
             .await?;
         Ok(sent)
-    }
-
-    /// Waits until this side may speak: the peer is proven, but a host may not be known to it yet. A
-    /// model that was just told of the secure channel has not to know that.
-    async fn may_speak(&self) {
-        let end = Instant::now() + ANSWERED;
-        while Instant::now() < end {
-            let waits = {
-                let state = self.lock();
-                state.live.as_ref().is_some_and(|live| {
-                    live.session.phase() == Phase::Confirmed
-                        && live.session.may_send(self.clock.now()) == Err(SendError::NotConfirmed)
-                })
-            };
-            if !waits {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
     }
 
     async fn post(self: &Arc<Self>, wanted: Carries, input: Input) -> Result<(), DeskError> {

@@ -160,8 +160,20 @@ impl Session {
         }
     }
 
+    /// Once: both sides may speak from here on.
+    pub(super) fn tell_confirmed(&mut self, out: &mut Vec<Action>) {
+        if !std::mem::replace(&mut self.said.confirmed, true) {
+            out.push(Action::Tell(Happening::Confirmed { verification: None }));
+        }
+    }
+
     fn packet(&mut self, packet: Packet, from: String, id: OfferId, out: &mut Vec<Action>) {
         let confirmed = self.phase == Phase::Confirmed;
+        if confirmed && matches!(packet.body, Body::Chat { .. } | Body::File(_)) {
+            // The relay took our tag, though its answer may be lost.
+            self.confirmation.had_effect();
+            self.tell_confirmed(out);
+        }
         match packet.body {
             Body::KeyConfirm { tag } => self.tag(tag, out),
             Body::Unknown => self.drop_packet(Dropped::UnknownType, out),
@@ -206,7 +218,9 @@ impl Session {
             out.push(Action::Record(Row::KeyConfirmed {
                 peer_role: self.role.other(),
             }));
-            out.push(Action::Tell(Happening::Confirmed { verification: None }));
+            if self.role == Role::Guest {
+                self.tell_confirmed(out);
+            }
         } else if ours {
             self.drop_packet(Dropped::Reflected, out);
         } else if confirmed {

@@ -89,6 +89,11 @@ impl Confirmation {
     pub(super) const fn taken(&self) -> bool {
         self.tries > 0
     }
+
+    /// The peer has it, whatever the relay answered: it speaks as one who is sure of us.
+    pub(super) fn had_effect(&mut self) {
+        self.tries = self.tries.max(1);
+    }
 }
 
 /// What was told once and need not be told again.
@@ -99,6 +104,7 @@ pub(super) struct Said {
     pub(super) push: bool,
     pub(super) reflection: bool,
     pub(super) second_joiner: bool,
+    pub(super) confirmed: bool,
 }
 
 /// One session, from its code to its goodbye.
@@ -196,10 +202,14 @@ impl Session {
         self.role
     }
 
-    /// Where it stands.
+    /// Where it stands. A host counts as confirmed once the relay took its tag: not earlier may it
+    /// send.
     #[must_use]
-    pub const fn phase(&self) -> Phase {
-        self.phase
+    pub fn phase(&self) -> Phase {
+        match (self.phase, self.role) {
+            (Phase::Confirmed, Role::Host) if !self.confirmation.taken() => Phase::Keyed,
+            (phase, _) => phase,
+        }
     }
 
     /// Whether there is nothing left to do for a driver. Offers may still wait.
@@ -369,6 +379,9 @@ impl Session {
             self.confirmation.not_before = now.plus(doubled.min(MAX_CONFIRM_WAIT_MS));
             self.confirmation.tries = self.confirmation.tries.saturating_add(1);
             self.alive = now;
+            if self.phase == Phase::Confirmed {
+                self.tell_confirmed(out);
+            }
             return;
         }
         if let Some(outgoing) = self.outgoing.take_if(|outgoing| outgoing.ticket == ticket) {
