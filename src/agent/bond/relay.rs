@@ -67,8 +67,7 @@ impl BondUrl {
         };
         match url.scheme() {
             "http" => {}
-            "https" if cfg!(feature = "tls") => {}
-            "https" => return bad("needs a program that was built with the feature `tls`"),
+            "https" => return bad("is an https:// URL, which this program does not speak yet"),
             _ => return bad("is not an http:// URL"),
         }
         if !url.username().is_empty() || url.password().is_some() {
