@@ -443,12 +443,17 @@ fn transport(e: &reqwest::Error) -> RelayFailure {
     } else {
         FailureKind::Nonsense
     };
+    let reason = render::attribute(&reason);
+    let detail = match kind {
+        FailureKind::Unreachable => format!(
+            "the relay cannot be reached: {reason}; it runs with interlink-bus --relay-addr, and \
+             INTERLINK_BOND_RELAY says where"
+        ),
+        _ => format!("the relay cannot be reached: {reason}"),
+    };
     RelayFailure {
         kind,
-        detail: format!(
-            "the relay cannot be reached: {}",
-            render::attribute(&reason)
-        ),
+        detail,
         code: None,
         retry_after_ms: None,
     }
