@@ -171,6 +171,7 @@ impl World {
         let said = said(command.arg("--json"));
         let told = serde_json::from_str(&said.stdout)
             .unwrap_or_else(|e| panic!("{e}: {} {}", said.stdout, said.stderr));
+        crate::admin_schema::answers(&["import", "--from-interlink"], &told);
         (said.code, told)
     }
 
