@@ -16,7 +16,6 @@ identity,cli
 persist,cli
 bus,cli
 agent,cli
-agent,tls
 sealed
 testkit,bus,agent
 '

@@ -56,6 +56,8 @@ pub struct AgentConfig {
 pub struct OperatorFlags {
     /// For every command: which identity.
     pub identity: String,
+    /// For commands that find the identity by its store: which one.
+    pub store: String,
     /// For commands that send something: through which relays.
     pub relays: String,
 }

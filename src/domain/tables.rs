@@ -76,6 +76,8 @@ tables! {
     RelayPeers = 6, "relay_peers", Bus;
     /// Messages that wait in relay sessions.
     RelayMessages = 7, "relay_messages", Bus;
+    /// Marks of what was taken over from another program's queues.
+    QueueMarks = 13, "queue_marks", Bus;
     /// Admitted keys.
     Peers = 33, "peers", Agent;
     /// Hashes of every published version of `peers.json`.
@@ -134,6 +136,8 @@ tables! {
     Bonds = 68, "bonds", Agent;
     /// Files that were offered in sealed sessions, the latest.
     BondOffers = 69, "bond_offers", Agent;
+    /// Marks of what was taken over from another program and may end without a row.
+    ImportMarks = 76, "import_marks", Agent;
 }
 
 /// Rows could not be read or written.

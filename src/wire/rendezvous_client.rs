@@ -4,9 +4,10 @@
 //! of another type read as absent, and payloads stay JSON text until the session reads them one by
 //! one. Unknown members are ignored.
 
+use std::cell::Cell;
 use std::fmt;
 
-use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::{RawValue, Value};
 
@@ -14,8 +15,11 @@ use serde_json::value::{RawValue, Value};
 /// with the next poll.
 pub const MAX_BATCH: usize = 256;
 
-/// Members of a payload that are looked at.
-const MAX_MEMBERS: usize = 32;
+/// Values of a payload that are looked at; the largest message of ours has some five hundred.
+const MAX_VALUES: usize = 1024;
+
+/// How deep they may lie.
+const MAX_DEPTH: usize = 3;
 
 /// Body of `POST /create` and `POST /join`.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -92,7 +96,7 @@ pub struct Polled {
     #[serde(default, deserialize_with = "lax_number")]
     pub seq: Option<u64>,
     /// What was sent.
-    #[serde(default, deserialize_with = "flat")]
+    #[serde(default, deserialize_with = "shallow")]
     pub payload: Value,
 }
 
@@ -192,14 +196,44 @@ fn lax_flag<'de, D: Deserializer<'de>>(d: D) -> Result<bool, D::Error> {
     Ok(matches!(Lax::deserialize(d)?, Lax::Flag(true)))
 }
 
-fn flat<'de, D: Deserializer<'de>>(d: D) -> Result<Value, D::Error> {
-    d.deserialize_any(Flat)
+fn shallow<'de, D: Deserializer<'de>>(d: D) -> Result<Value, D::Error> {
+    let left = Cell::new(MAX_VALUES);
+    let depth = MAX_DEPTH;
+    Part { depth, left: &left }.deserialize(d)
 }
 
-/// Keeps an object's texts, numbers and flags, and nothing of what is no object.
-struct Flat;
+/// Keeps what is not too deep and not too many; the rest reads as null, or not at all.
+#[derive(Clone, Copy)]
+struct Part<'a> {
+    depth: usize,
+    left: &'a Cell<usize>,
+}
 
-impl<'de> Visitor<'de> for Flat {
+impl Part<'_> {
+    /// Whether one more value is kept.
+    fn has_room(self) -> bool {
+        let left = self.left.get();
+        self.left.set(left.saturating_sub(1));
+        left > 0
+    }
+
+    const fn inner(self) -> Self {
+        Part {
+            depth: self.depth.saturating_sub(1),
+            left: self.left,
+        }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Part<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<Value, D::Error> {
+        d.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Part<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -208,47 +242,62 @@ impl<'de> Visitor<'de> for Flat {
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
         let mut out = serde_json::Map::new();
-        while let Some((name, value)) = members.next_entry::<String, Lax>()? {
-            if out.len() == MAX_MEMBERS {
-                continue;
-            }
-            let value = match value {
-                Lax::Text(text) => Value::from(text),
-                Lax::Number(number) => Value::from(number),
-                Lax::Flag(flag) => Value::from(flag),
-                Lax::Other => Value::Null,
+        while self.depth > 0 && self.has_room() {
+            let Some(name) = members.next_key::<String>()? else {
+                return Ok(Value::Object(out));
             };
-            out.insert(name, value);
+            out.insert(name, members.next_value_seed(self.inner())?);
         }
-        Ok(Value::Object(out))
+        while members.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(if self.depth > 0 {
+            Value::Object(out)
+        } else {
+            Value::Null
+        })
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Value, A::Error> {
-        AnyOf.visit_seq(items).map(|_| Value::Null)
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut out = vec![];
+        while self.depth > 0 && self.has_room() {
+            match items.next_element_seed(self.inner())? {
+                Some(item) => out.push(item),
+                None => return Ok(Value::Array(out)),
+            }
+        }
+        while items.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(if self.depth > 0 {
+            Value::Array(out)
+        } else {
+            Value::Null
+        })
     }
 
     fn visit_unit<E>(self) -> Result<Value, E> {
         Ok(Value::Null)
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<Value, E> {
-        Ok(Value::Null)
+    fn visit_bool<E>(self, flag: bool) -> Result<Value, E> {
+        Ok(Value::from(flag))
     }
 
-    fn visit_i64<E>(self, _: i64) -> Result<Value, E> {
-        Ok(Value::Null)
+    fn visit_i64<E>(self, number: i64) -> Result<Value, E> {
+        Ok(Value::from(number))
     }
 
-    fn visit_u64<E>(self, _: u64) -> Result<Value, E> {
-        Ok(Value::Null)
+    fn visit_u64<E>(self, number: u64) -> Result<Value, E> {
+        Ok(Value::from(number))
     }
 
-    fn visit_f64<E>(self, _: f64) -> Result<Value, E> {
-        Ok(Value::Null)
+    fn visit_f64<E>(self, number: f64) -> Result<Value, E> {
+        Ok(Value::from(number))
     }
 
-    fn visit_str<E>(self, _: &str) -> Result<Value, E> {
-        Ok(Value::Null)
+    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
+        Ok(Value::from(text))
+    }
+
+    fn visit_string<E>(self, text: String) -> Result<Value, E> {
+        Ok(Value::from(text))
     }
 }
 
@@ -308,20 +357,29 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_keeps_its_flat_members_and_nothing_else() {
+    fn a_payload_is_kept_as_far_as_a_session_looks_and_no_further() {
         let read = |payload: &str| {
             let text = format!(r#"{{"payload":{payload},"seq":1}}"#);
             serde_json::from_str::<Polled>(&text).unwrap().payload
         };
-        let kept = read(r#"{"v":2,"iv":"ab","deep":[[[1]]],"more":{"x":1},"yes":true}"#);
-        let wanted = serde_json::json!({"v":2,"iv":"ab","deep":null,"more":null,"yes":true});
-        assert_eq!(kept, wanted);
-        for other in ["null", "1", "-1", "1.5", "true", "\"x\"", "[1,{}]"] {
-            assert_eq!(read(other), Value::Null, "{other}");
+        for whole in [
+            r#"{"v":2,"iv":"ab","yes":true}"#,
+            r#"{"i":1,"from":"host","r":[["d",0,"eHg"],["c",7,"eHg"]]}"#,
+            r#"{"i":1,"hello":{"e":"00","c":"11"}}"#,
+            "null",
+            "-1",
+            "\"x\"",
+        ] {
+            let wanted: Value = serde_json::from_str(whole).unwrap();
+            assert_eq!(read(whole), wanted, "{whole}");
         }
-        let many: Vec<String> = (0..1000).map(|n| format!("\"k{n}\":{n}")).collect();
+        let deep = read(r#"{"a":{"b":{"c":{"d":1}}}}"#);
+        assert_eq!(deep, serde_json::json!({"a": {"b": {"c": null}}}));
+        let many = vec!["0"; 1_000_000].join(",");
+        assert!(read(&format!("[{many}]")).as_array().unwrap().len() <= MAX_VALUES);
+        let many: Vec<String> = (0..100_000).map(|n| format!("\"k{n}\":[]")).collect();
         let kept = read(&format!("{{{}}}", many.join(",")));
-        assert_eq!(kept.as_object().unwrap().len(), MAX_MEMBERS);
+        assert!(kept.as_object().unwrap().len() <= MAX_VALUES);
     }
 
     #[test]

@@ -22,6 +22,7 @@ use interlink::testkit::sample_agent::{agent_history, held_history};
 use interlink::testkit::sample_bond::bond_history;
 use interlink::testkit::sample_directory::directory_history;
 use interlink::testkit::sample_host::host_history;
+use interlink::testkit::sample_import::{import_history, queue_import_history};
 use interlink::testkit::sample_pairing::pairing_history;
 use interlink::testkit::sample_rendezvous::{relay_join, relay_open};
 use interlink::types::time::{Clock as _, UnixMillis};
@@ -427,13 +428,14 @@ fn viewed<D: Domain>(snapshot: &Snapshot, into: &mut BTreeSet<TableId>) {
 #[test]
 fn rows_of_every_table_have_a_view() {
     type History = fn(UnixMillis, &mut dyn FnMut(AgentCommand) -> AgentReply);
-    let histories: [History; 6] = [
+    let histories: [History; 7] = [
         agent_history,
         held_history,
         pairing_history,
         directory_history,
         host_history,
         |_, run| bond_history(run),
+        import_history,
     ];
     let mut shown = BTreeSet::new();
     for history in histories {
@@ -472,6 +474,7 @@ fn rows_of_every_table_have_a_view() {
     }
     submit(&store, relay_open(1, 1, RelayFlow::Ordinary, START));
     submit(&store, relay_join(1, 2, START));
+    queue_import_history(&mut |command| submit(&store, command));
     viewed::<Bus>(&store.snapshot().unwrap(), &mut shown);
     let all: BTreeSet<TableId> = TableId::ALL.iter().copied().collect();
     let missing: Vec<&TableId> = all.difference(&shown).collect();

@@ -218,3 +218,44 @@ fn the_operator_accepts_on_a_terminal_and_the_model_hears_of_it() {
     event(&mut guest, "ended");
     event(&mut host, "peer_left");
 }
+
+#[test]
+fn a_code_that_can_be_said_aloud_opens_a_session_of_our_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let bus = Bus::start(dir.path());
+    let homes = [Home::new(1), Home::new(2)];
+    let mut host = start(&homes[0], &bus.url(), TOOL);
+    let mut guest = start(&homes[1], &bus.url(), TOOL);
+    let (_, opened) = good(&mut host, "bond_connect", &json!({ "spoken": true }));
+    let code = opened["session_code"].as_str().unwrap().to_owned();
+    assert!(code.split(['-', ' ']).count() >= 4, "{code}");
+    // As somebody hears it.
+    let heard = code.to_uppercase().replace('-', " ");
+    good(&mut guest, "bond_join", &json!({ "sessionCode": heard }));
+    event(&mut host, "confirmed");
+    event(&mut guest, "confirmed");
+    for (n, word) in ["one", "two", "three"].into_iter().enumerate() {
+        let (from, to) = if n % 2 == 0 {
+            (&mut host, &mut guest)
+        } else {
+            (&mut guest, &mut host)
+        };
+        good(from, "bond_message", &json!({ "content": word }));
+        let heard = event(to, "message");
+        assert!(heard["text"].as_str().unwrap().contains(word), "{heard}");
+    }
+    let refused = ask(&mut host, "bond_send", &json!({ "filepath": "x.md" }));
+    assert!(
+        refused.0 && refused.1.contains("XXXX-XXXX-XXXX"),
+        "{}",
+        refused.1
+    );
+    good(&mut guest, "bond_end", &json!({}));
+    event(&mut host, "peer_left");
+    let state = homes[0]
+        .path()
+        .join("state/interlink/agent")
+        .join(homes[0].key.to_string());
+    let log = std::fs::read_to_string(state.join("audit.log")).unwrap();
+    assert!(log.contains("own") && !log.contains(&code), "{log}");
+}

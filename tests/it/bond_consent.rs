@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::admin_peers::answer;
 use crate::bond_support::{BondRelay, ask, bad, bonded, event, good, start, start_with};
 use crate::mcp_support::{Agent, Home, Human, eventually, human};
 
@@ -111,6 +112,10 @@ fn a_host_that_cannot_ask_gets_the_line_for_the_terminal_and_the_file_waits() {
         line.starts_with(&format!("interlink-admin bond accept {id}")),
         "{line}"
     );
+    // The line is one that the program takes.
+    let words: Vec<&str> = line.split_whitespace().skip(3).collect();
+    let shown = answer(&o.homes[1], &[&["bond", "show"], &words[..]].concat());
+    assert_eq!(shown["waiting"]["offer"]["id"], id, "{shown}");
     assert!(
         !format!("{text} {data}").contains("CANARY"),
         "{text} {data}"

@@ -36,12 +36,16 @@ use crate::agent::ledger::LedgerError;
 use crate::domain::bond::names::legacy_rule;
 use crate::domain::bond::preview::Offered;
 use crate::domain::machine::bond::{
-    Input, Offer, OfferId, Phase, Policy, Role, SendError, Session, Ticket,
+    Action, Input, Machine, Offer, OfferId, OwnSession, Phase, Policy, Role, SendError, Session,
+    Ticket,
 };
+use crate::event::agent::BondMode;
 use crate::types::entropy::EntropyError;
 use crate::types::id::SessionId;
+use crate::types::secret::Secret;
 use crate::types::time::{Clock as _, UnixMillis};
 use crate::wire::bond::code::{CodeError, SessionCode};
+use crate::wire::bond::own_code::{AnyCode, OwnCode};
 
 /// How long a tool waits for a relay that takes its time. The requests have their own limits.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -100,6 +104,9 @@ pub enum DeskError {
     /// The decision could not be recorded.
     #[error("nothing was done, because it could not be recorded: {0}")]
     Books(LedgerError),
+    /// Files in our own mode.
+    #[error("files are exchanged in sessions with a code of the form XXXX-XXXX-XXXX only")]
+    OwnFiles,
     /// A thread did not come back.
     #[error("the work was interrupted")]
     Thread,
@@ -120,6 +127,7 @@ impl DeskError {
             DeskError::Decided => Some("decided_before"),
             DeskError::UnknownTransfer => Some("unknown_transfer"),
             DeskError::Changed => Some("changed"),
+            DeskError::OwnFiles => Some("files_of_own_mode"),
             DeskError::Deciding => Some("being_decided"),
             DeskError::Entropy(_) => Some("no_randomness"),
             DeskError::Thread | DeskError::Interrupted => Some("interrupted"),
@@ -135,6 +143,8 @@ pub struct View {
     pub phase: Phase,
     /// Which end this is.
     pub role: Role,
+    /// How it is sealed.
+    pub mode: BondMode,
     /// The code, while there is something to join.
     pub code: Option<String>,
     /// How many are in it.
@@ -228,13 +238,14 @@ pub struct AcceptedFile {
 /// What belongs to one session.
 pub(super) struct Live {
     pub(super) id: u64,
-    pub(super) session: Session,
+    pub(super) session: Box<dyn Machine>,
+    pub(super) mode: BondMode,
     pub(super) relay: BondRelay,
     /// What the machine wants to ask, from which position.
     pub(super) poll: Option<u64>,
     pub(super) wake: Arc<Notify>,
     pub(super) trouble: Option<String>,
-    code: Option<SessionCode>,
+    code: Option<Secret<String>>,
     words: Option<String>,
     clock_difference_ms: Option<i64>,
     missed: u64,
@@ -242,6 +253,8 @@ pub(super) struct Live {
     opening: Option<oneshot::Sender<Result<(), String>>>,
     posted: BTreeMap<Ticket, oneshot::Sender<Result<(), RelayFailure>>>,
     posts: mpsc::UnboundedSender<Post>,
+    /// What is posted with the goodbye.
+    last: Vec<Post>,
     deciding: BTreeSet<OfferId>,
     peer: Option<String>,
     conversation: SessionId,
@@ -312,8 +325,16 @@ impl Desk {
     /// # Errors
     ///
     /// [`DeskError`]; there is no session then.
-    pub async fn connect(self: &Arc<Self>, conversation: &SessionId) -> Result<View, DeskError> {
-        let code = SessionCode::generate(&self.entropy)?;
+    pub async fn connect(
+        self: &Arc<Self>,
+        spoken: bool,
+        conversation: &SessionId,
+    ) -> Result<View, DeskError> {
+        let code = if spoken {
+            AnyCode::Own(OwnCode::generate(&self.entropy)?)
+        } else {
+            AnyCode::Legacy(SessionCode::generate(&self.entropy)?)
+        };
         self.enter(Role::Host, code, conversation.clone()).await
     }
 
@@ -327,14 +348,14 @@ impl Desk {
         code: &str,
         conversation: &SessionId,
     ) -> Result<View, DeskError> {
-        let code = code.parse::<SessionCode>()?;
+        let code = code.parse::<AnyCode>()?;
         self.enter(Role::Guest, code, conversation.clone()).await
     }
 
     async fn enter(
         self: &Arc<Self>,
         role: Role,
-        code: SessionCode,
+        code: AnyCode,
         conversation: SessionId,
     ) -> Result<View, DeskError> {
         let _only_one = self.entering.lock().await;
@@ -344,16 +365,12 @@ impl Desk {
         #[cfg(unix)]
         self.answer_operator();
         let relay = BondRelay::new(self.config.relay.as_ref().map_err(Clone::clone)?)?;
-        let copy = code.duplicate();
-        let derived = tokio::task::spawn_blocking(move || copy.derive())
-            .await
-            .map_err(|_| DeskError::Thread)?;
         let policy = Policy {
             max_file_bytes: u64::from(self.config.max_file_kb).saturating_mul(1024),
             name_rule: legacy_rule,
         };
         let now = self.clock.now();
-        let (session, actions) = Session::open(role, derived, policy, now, &self.entropy)?;
+        let (session, actions, mode, revealed) = self.machine(role, code, policy, now).await?;
         let (opening, opened) = oneshot::channel();
         let (posts, to_post) = mpsc::unbounded_channel();
         {
@@ -368,7 +385,8 @@ impl Desk {
                 poll: None,
                 wake: Arc::default(),
                 trouble: None,
-                code: Some(code),
+                mode,
+                code: Some(revealed),
                 words: None,
                 clock_difference_ms: None,
                 missed: 0,
@@ -376,6 +394,7 @@ impl Desk {
                 opening: Some(opening),
                 posted: BTreeMap::new(),
                 posts,
+                last: vec![],
                 deciding: BTreeSet::new(),
                 peer: None,
                 conversation,
@@ -409,6 +428,31 @@ impl Desk {
         }
     }
 
+    /// The machine that a code asks for, and what to show of the code.
+    async fn machine(
+        &self,
+        role: Role,
+        code: AnyCode,
+        policy: Policy,
+        now: UnixMillis,
+    ) -> Result<(Box<dyn Machine>, Vec<Action>, BondMode, Secret<String>), DeskError> {
+        match code {
+            AnyCode::Legacy(code) => {
+                let copy = code.duplicate();
+                let derived = tokio::task::spawn_blocking(move || copy.derive())
+                    .await
+                    .map_err(|_| DeskError::Thread)?;
+                let (session, asks) = Session::open(role, derived, policy, now, &self.entropy)?;
+                let revealed = Secret::new(code.reveal().to_owned());
+                Ok((Box::new(session), asks, BondMode::Legacy, revealed))
+            }
+            AnyCode::Own(code) => {
+                let (session, asks) = OwnSession::open(role, &code, policy, now, &self.entropy)?;
+                Ok((Box::new(session), asks, BondMode::Own, code.reveal()))
+            }
+        }
+    }
+
     /// The folder of accepted files.
     #[must_use]
     pub fn incoming(&self) -> &std::path::Path {
@@ -434,7 +478,8 @@ impl Desk {
         Some(View {
             phase: session.phase(),
             role: session.role(),
-            code: live.code.as_ref().map(|code| code.reveal().to_owned()),
+            code: live.code.as_ref().map(|code| code.expose().clone()),
+            mode: live.mode,
             members: session.members(),
             words: live.words.clone(),
             relay: live.relay.url().to_string(),

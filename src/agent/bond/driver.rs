@@ -29,12 +29,19 @@ pub(super) struct Post {
     pub(super) me: PeerId,
 }
 
+/// How the relay is asked for a session.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ask {
+    pub(super) role: Role,
+    pub(super) flow: Option<&'static str>,
+}
+
 /// Asks the relay for the session.
 pub(super) async fn open(
     desk: Arc<Desk>,
     id: u64,
     relay: BondRelay,
-    role: Role,
+    ask: Ask,
     (routing, key, peer): (RoutingId, AgreementPublic, PeerId),
 ) {
     let (routing, key, peer) = (routing.to_string(), key.to_string(), peer.to_string());
@@ -42,9 +49,9 @@ pub(super) async fn open(
         routing_id: &routing,
         public_key: &key,
         peer_id: &peer,
-        flow: None,
+        flow: ask.flow,
     };
-    let (request, answer) = match role {
+    let (request, answer) = match ask.role {
         Role::Host => {
             let answer = relay.create(&open).await;
             (Request::Create, answer.map(|()| Input::Created))
@@ -94,7 +101,7 @@ pub(super) async fn posts(
     }
 }
 
-async fn send(relay: &BondRelay, post: &Post) -> Result<(), RelayFailure> {
+pub(super) async fn send(relay: &BondRelay, post: &Post) -> Result<(), RelayFailure> {
     let payload = serde_json::from_str::<&RawValue>(&post.payload).map_err(|_| RelayFailure {
         kind: FailureKind::Nonsense,
         code: None,
@@ -150,6 +157,10 @@ pub(super) async fn polls(desk: Arc<Desk>, id: u64, relay: BondRelay, wake: Arc<
             Err(e) => (pace.failed(&e, jitter()), failed(Request::Poll, &e)),
         };
         not_before = Instant::now() + pause;
+        // A session of our own mode moves when its relay loses it: this answer is about the old place.
+        if desk.with(id, |live| live.session.routing() != routing) == Some(true) {
+            continue;
+        }
         if !desk.feed(id, input) {
             return;
         }

@@ -48,6 +48,12 @@ pub enum Kind {
     Dropped,
     /// The relay behaves oddly.
     RelayOdd,
+    /// The relay lost the session or the peer is silent; it goes on by itself.
+    Interrupted,
+    /// It goes on.
+    Resumed,
+    /// The other side never got so much.
+    Undelivered,
     /// So many were not kept.
     More,
 }
@@ -72,6 +78,9 @@ impl Kind {
             Kind::Gap => "gap",
             Kind::Dropped => "dropped",
             Kind::RelayOdd => "relay_odd",
+            Kind::Interrupted => "interrupted",
+            Kind::Resumed => "resumed",
+            Kind::Undelivered => "undelivered",
             Kind::More => "more",
         }
     }

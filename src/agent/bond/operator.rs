@@ -89,7 +89,7 @@ fn session(view: &View) -> SessionView {
     };
     SessionView {
         role: view.role.word().to_owned(),
-        mode: "legacy".to_owned(),
+        mode: view.mode.name().to_owned(),
         state: state.to_owned(),
         routing: view.routing.clone(),
         relay: view.relay.clone(),

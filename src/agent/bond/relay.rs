@@ -67,8 +67,7 @@ impl BondUrl {
         };
         match url.scheme() {
             "http" => {}
-            "https" if cfg!(feature = "tls") => {}
-            "https" => return bad("needs a program that was built with the feature `tls`"),
+            "https" => return bad("is an https:// URL, which this program does not speak yet"),
             _ => return bad("is not an http:// URL"),
         }
         if !url.username().is_empty() || url.password().is_some() {
@@ -444,12 +443,17 @@ fn transport(e: &reqwest::Error) -> RelayFailure {
     } else {
         FailureKind::Nonsense
     };
+    let reason = render::attribute(&reason);
+    let detail = match kind {
+        FailureKind::Unreachable => format!(
+            "the relay cannot be reached: {reason}; it runs with interlink-bus --relay-addr, and \
+             INTERLINK_BOND_RELAY says where"
+        ),
+        _ => format!("the relay cannot be reached: {reason}"),
+    };
     RelayFailure {
         kind,
-        detail: format!(
-            "the relay cannot be reached: {}",
-            render::attribute(&reason)
-        ),
+        detail,
         code: None,
         retry_after_ms: None,
     }

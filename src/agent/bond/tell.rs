@@ -6,7 +6,7 @@ use super::news::{Event, Kind};
 use super::relay::{FailureKind, RelayFailure};
 use crate::domain::bond::preview::Offered;
 use crate::domain::machine::bond::{
-    AbortReason, Ending, Failure, Happening, Refusal, RelayOddity, SendError,
+    AbortReason, Ending, Failure, Happening, OwnHappening, Refusal, RelayOddity, SendError,
 };
 use crate::types::text::visible;
 use crate::types::time::UnixMillis;
@@ -92,9 +92,8 @@ pub(super) fn event(
                 .to_owned(),
         ),
         Happening::RelayOdd { what } => (Kind::RelayOdd, odd(what).to_owned()),
-        // Only legacy sessions are opened here so far.
-        Happening::Own(_)
-        | Happening::Opened
+        Happening::Own(happening) => own(&happening)?,
+        Happening::Opened
         | Happening::OpenFailed { .. }
         | Happening::FileProgress { .. }
         | Happening::Ended => return None,
@@ -105,6 +104,33 @@ pub(super) fn event(
         transfer,
         text,
     })
+}
+
+/// What only our own mode has to say; files do not move in it yet.
+fn own(happening: &OwnHappening) -> Option<(Kind, String)> {
+    match happening {
+        OwnHappening::Interrupted => Some((
+            Kind::Interrupted,
+            "The relay lost the session, or the peer is silent. What is said is kept; the session goes \
+             on by itself when there is a way."
+                .to_owned(),
+        )),
+        OwnHappening::Resumed => Some((
+            Kind::Resumed,
+            "The peer is heard again; the session goes on, and nothing was lost.".to_owned(),
+        )),
+        OwnHappening::Undelivered { chats, .. } => Some((
+            Kind::Undelivered,
+            format!("{chats} messages of this side were never acknowledged by the other."),
+        )),
+        OwnHappening::Acknowledged { .. }
+        | OwnHappening::FileQueued { .. }
+        | OwnHappening::FileAnswered { .. }
+        | OwnHappening::FileDelivered { .. }
+        | OwnHappening::FileReceived { .. }
+        | OwnHappening::FileFailed { .. }
+        | OwnHappening::Pin(_) => None,
+    }
 }
 
 fn confirmed(words: Option<String>) -> String {

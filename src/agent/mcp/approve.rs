@@ -384,7 +384,12 @@ pub async fn consent(
             .to_owned(),
             command: None,
         }),
-        Permission::Unanswered(why) => Err(unanswered(core.config.operator.as_ref(), why, line)),
+        Permission::Unanswered(why) => Err(unanswered(
+            core.config.operator.as_ref(),
+            why,
+            line,
+            Naming::Identity,
+        )),
     }
 }
 
@@ -415,7 +420,21 @@ pub struct Refusal {
     pub command: Option<String>,
 }
 
-pub(super) fn unanswered(operator: Option<&OperatorFlags>, why: Why, line: &Line) -> Refusal {
+/// Which flags a line needs to mean this identity.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Naming {
+    /// Its key, and its store where it is elsewhere.
+    Identity,
+    /// Its store where it is elsewhere.
+    Store,
+}
+
+pub(super) fn unanswered(
+    operator: Option<&OperatorFlags>,
+    why: Why,
+    line: &Line,
+    naming: Naming,
+) -> Refusal {
     let why = why.text();
     let Some(operator) = operator else {
         return Refusal {
@@ -427,7 +446,10 @@ pub(super) fn unanswered(operator: Option<&OperatorFlags>, why: Why, line: &Line
             command: None,
         };
     };
-    let command = line.of_identity(&operator.identity);
+    let command = line.of_identity(match naming {
+        Naming::Identity => &operator.identity,
+        Naming::Store => &operator.store,
+    });
     Refusal {
         declined: false,
         note: format!(

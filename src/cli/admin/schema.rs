@@ -14,7 +14,7 @@ use super::{
     restore, roster, sessions, stats, status, tasks, trace, verify,
 };
 #[cfg(feature = "agent")]
-use super::{audit, forget, outbox::act, pair, peers};
+use super::{audit, forget, import, outbox::act, pair, peers};
 use crate::wire::admin::QueueRow;
 
 /// Name and schema of each answer, sorted by name.
@@ -76,6 +76,7 @@ fn of_operators() -> Vec<(&'static str, Schema)> {
         ("audit", schema_for!(audit::AuditLine<'_>)),
         ("audit-verify", schema_for!(audit::Proofs)),
         ("forget-peer", schema_for!(forget::Answer)),
+        ("import-from-interlink", schema_for!(import::Report)),
         ("outbox-drop", schema_for!(act::OutboxChanged)),
         ("outbox-retry", schema_for!(act::OutboxChanged)),
         ("pair", schema_for!(pair::Listed)),

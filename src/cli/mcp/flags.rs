@@ -394,30 +394,33 @@ impl Common {
             return Ok(None);
         }
         let env = paths::process_env;
-        let mut identity = String::new();
-        let mut add = |flag: &str, path: &Path| {
+        let said = |flag: &str, path: &Path| {
             let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-            identity.push_str(&format!(" {flag} {}", quoted(&path.to_string_lossy())));
+            format!(" {flag} {}", quoted(&path.to_string_lossy()))
         };
-        if let Some(path) = &self.key
-            && paths::key_file(&env).ok().as_ref() != Some(path)
-        {
-            add("--key", path);
-        }
-        match &self.db {
-            Some(path) => add("--store", path),
+        let mut identity = match &self.key {
+            Some(path) if paths::key_file(&env).ok().as_ref() != Some(path) => said("--key", path),
+            _ => String::new(),
+        };
+        let store = match &self.db {
+            Some(path) => said("--store", path),
             // The user's terminal may have another value, or none.
             None if env("XDG_STATE_HOME").is_some() => {
-                add("--store", &paths::agent_db(&env, key)?);
+                said("--store", &paths::agent_db(&env, key)?)
             }
-            None => {}
-        }
+            None => String::new(),
+        };
+        identity.push_str(&store);
         let relays = if self.url == DEFAULT_URL {
             String::new()
         } else {
             format!(" --url {}", quoted(&self.url))
         };
-        Ok(Some(OperatorFlags { identity, relays }))
+        Ok(Some(OperatorFlags {
+            identity,
+            store,
+            relays,
+        }))
     }
 
     pub(super) fn store(

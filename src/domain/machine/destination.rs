@@ -169,7 +169,8 @@ pub enum Unresolved {
     NoSibling,
     /// Neither a peer nor a session.
     #[error(
-        "{to:?} is no peer and no session that is known; run discover, or name peer and session"
+        "{to:?} is no peer and no session of one that is known; run discover, or name peer and session; \
+         who is not admitted is asked with request_pair first"
     )]
     Nobody {
         /// What was named.

@@ -7,6 +7,7 @@
 pub mod agent;
 pub mod bus;
 pub mod bus_rendezvous;
+pub mod marks;
 pub mod view;
 
 use crate::domain::tables::{TableError, TableId, Tables};

@@ -165,6 +165,11 @@ fn a_queue_that_was_read_meanwhile_is_not_filled_again() {
     let again = world.answer(&["--yes", "--only", "bus"]);
     assert_eq!(again["changed"], false);
     assert_eq!(part(&again, "queues")["known"], 2);
+    // Nor when the log has forgotten the import.
+    world.compact(&world.bus_store());
+    let again = world.answer(&["--yes", "--only", "bus"]);
+    assert_eq!(again["changed"], false);
+    assert_eq!(part(&again, "queues")["known"], 2);
 }
 
 #[test]
@@ -219,6 +224,10 @@ fn who_was_revoked_here_does_not_come_back_and_a_request_that_was_called_off_nei
     let again = world.answer(&["--yes"]);
     assert_eq!(again["changed"], false, "{again}");
     assert_eq!(part(&again, "peers")["left"], json!({ "revoked": 1 }));
+    assert_eq!(part(&again, "requests")["known"], 1);
+    world.compact(&world.agent_store());
+    let again = world.answer(&["--yes"]);
+    assert_eq!(again["changed"], false, "{again}");
     assert_eq!(part(&again, "requests")["known"], 1);
     assert_eq!(world.peers(), json!({ "alice": { "key": world.key("a") } }));
 }

@@ -123,6 +123,23 @@ impl World {
         command
     }
 
+    /// Every record of a closed store but the newest is folded away.
+    pub(crate) fn compact(&self, store: &Path) {
+        let store = store.to_str().unwrap();
+        let done = self.admin(&[
+            "--store",
+            store,
+            "--json",
+            "compact",
+            "--older-than",
+            "0",
+            "--yes",
+        ]);
+        assert_eq!(done.code, 0, "{}", done.stderr);
+        let told: Value = serde_json::from_str(&done.stdout).unwrap();
+        assert_eq!(told["records_left"], 1, "{told}");
+    }
+
     /// An import with these arguments alone.
     pub(crate) fn bare(&self, args: &[&str]) -> Command {
         let mut command = self.program();
@@ -154,6 +171,7 @@ impl World {
         let said = said(command.arg("--json"));
         let told = serde_json::from_str(&said.stdout)
             .unwrap_or_else(|e| panic!("{e}: {} {}", said.stdout, said.stderr));
+        crate::admin_schema::answers(&["import", "--from-interlink"], &told);
         (said.code, told)
     }
 

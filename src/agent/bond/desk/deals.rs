@@ -13,7 +13,7 @@ use crate::agent::ledger::LedgerError;
 use crate::domain::bond::preview;
 use crate::domain::decide::agent::{AgentRefusal, BondRefusal};
 use crate::domain::machine::bond::{Action, Carries, Input, OfferId, StepError};
-use crate::event::agent::{DecidedBy, Verdict};
+use crate::event::agent::{BondMode, DecidedBy, Verdict};
 use crate::types::secret::Secret;
 use crate::types::time::Clock as _;
 
@@ -41,6 +41,9 @@ impl Desk {
             // What cannot be sent anyway is not read.
             let state = self.lock();
             let live = state.live.as_ref().ok_or(DeskError::NotConnected)?;
+            if live.mode == BondMode::Own {
+                return Err(DeskError::OwnFiles);
+            }
             let may = live.session.may_send(self.clock.now());
             may.map_err(DeskError::Send)?;
         }
@@ -78,11 +81,16 @@ impl Desk {
                 Action::Post { ticket, kind, .. } if *kind == wanted => Some(*ticket),
                 _ => None,
             });
+            let own = live.mode == BondMode::Own;
             let (tell, answered) = oneshot::channel();
             if let Some(ticket) = ticket {
                 live.posted.insert(ticket, tell);
             }
             self.carry_out(&mut state, actions);
+            if own && ticket.is_none() {
+                // It is on its way in its turn, until the other side has it.
+                return Ok(());
+            }
             answered
         };
         match tokio::time::timeout(PATIENCE, answered).await {
@@ -135,6 +143,9 @@ impl Desk {
             let offer = live.session.offer(id).ok_or(DeskError::UnknownTransfer)?;
             if offer.sha256 != sha256 {
                 return Err(DeskError::Changed);
+            }
+            if live.mode == BondMode::Own {
+                return Err(DeskError::OwnFiles);
             }
             if live.deciding.contains(id) {
                 return Err(DeskError::Deciding);

@@ -10,8 +10,9 @@ use crate::agent::bond::relay::RelayFailure;
 use crate::agent::bond::tell;
 use crate::agent::clock::SystemClock;
 use crate::domain::bond::preview::Offered;
-use crate::domain::machine::bond::{Action, Ending, Happening, Input, Phase, Row, Ticket};
-use crate::event::agent::BondMode;
+use crate::domain::machine::bond::{
+    Action, Ending, Happening, Input, OwnAction, OwnInput, Phase, Role, Row, Ticket,
+};
 use crate::types::time::{Clock as _, UnixMillis};
 use crate::wire::rendezvous_client::Leave;
 
@@ -75,7 +76,7 @@ impl Desk {
                     let operator = state.operator_ends;
                     if let Some(live) = state.live.as_mut() {
                         let beside = beside(live, &row, operator);
-                        self.scribe.row(BondMode::Legacy, row, beside);
+                        self.scribe.row(live.mode, row, beside);
                     }
                 }
                 action => {
@@ -93,22 +94,39 @@ impl Desk {
     fn request(self: &Arc<Self>, live: &mut Live, action: Action) {
         let (desk, id, relay) = (Arc::clone(self), live.id, live.relay.clone());
         match action {
-            Action::Create { routing, key, peer } | Action::Join { routing, key, peer } => {
-                let role = live.session.role();
-                let open = driver::open(desk, id, relay, role, (routing, key, peer));
+            Action::Create { routing, key, peer } => {
+                let ask = driver::Ask {
+                    role: Role::Host,
+                    flow: live.session.flow(),
+                };
+                let open = driver::open(desk, id, relay, ask, (routing, key, peer));
+                live.tasks.spawn(open);
+            }
+            Action::Join { routing, key, peer } => {
+                let ask = driver::Ask {
+                    role: Role::Guest,
+                    flow: live.session.flow(),
+                };
+                let open = driver::open(desk, id, relay, ask, (routing, key, peer));
                 live.tasks.spawn(open);
             }
             Action::Post {
                 ticket, payload, ..
             } => {
                 let (routing, me) = (live.session.routing(), live.session.me());
-                // The receiver ends with the session.
-                let _ = live.posts.send(Post {
+                let post = Post {
                     ticket,
                     payload,
                     routing,
                     me,
-                });
+                };
+                if live.session.is_over() {
+                    // The last words: they go with the goodbye.
+                    live.last.push(post);
+                } else {
+                    // The receiver ends with the session.
+                    let _ = live.posts.send(post);
+                }
             }
             Action::Poll { since } => {
                 live.poll = Some(since);
@@ -116,7 +134,13 @@ impl Desk {
             }
             Action::Goodbye => {
                 let (routing, me) = (live.session.routing(), live.session.me());
+                let last = std::mem::take(&mut live.last);
                 let goodbye = async move {
+                    for post in last {
+                        if let Err(e) = driver::send(&relay, &post).await {
+                            tracing::debug!("the last words were not taken: {e}");
+                        }
+                    }
                     let (routing, me) = (routing.to_string(), me.to_string());
                     let leave = Leave {
                         routing_id: &routing,
@@ -129,6 +153,21 @@ impl Desk {
                 let mut leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
                 while leaving.try_join_next().is_some() {}
                 leaving.spawn(goodbye);
+            }
+            // Nothing is taken in that could be kept.
+            Action::Own(
+                OwnAction::StoreChunk { id: file, .. } | OwnAction::FinishFile { id: file },
+            ) => {
+                let failed = Input::Own(OwnInput::StoreFailed { id: file });
+                live.tasks.spawn(async move {
+                    desk.feed(id, failed);
+                });
+            }
+            Action::Own(OwnAction::ReadChunk { id: file, .. }) => {
+                let failed = Input::Own(OwnInput::ReadFailed { id: file });
+                live.tasks.spawn(async move {
+                    desk.feed(id, failed);
+                });
             }
             // These are for others.
             _ => {}

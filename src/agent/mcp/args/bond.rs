@@ -4,6 +4,15 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+/// `bond_connect`
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Connect {
+    /// True: a code of digits and three words, to be said aloud, with delivery that is acknowledged
+    /// and survives outages; both sides must be this program, and files are not exchanged yet.
+    /// Default false: a code that the public Covalent Bond client takes too.
+    pub spoken: Option<bool>,
+}
+
 /// `bond_join`
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -17,7 +17,7 @@ pub(super) fn tools() -> Vec<Tool> {
 
 fn session() -> Vec<Tool> {
     vec![
-        describe::<Nothing, reply::BondState>(
+        describe::<args::Connect, reply::BondState>(
             "bond_connect",
             "Open a sealed session",
             "Open an end-to-end encrypted session and get its code. Show the code to the user, who \

@@ -48,8 +48,11 @@ pub(super) fn known<T>(
 /// # Errors
 ///
 /// [`ToolError`].
-pub async fn connect(core: &Core, _: Nothing) -> Result<Answer<BondState>, ToolError> {
-    let view = core.bond.connect(&core.session).await;
+pub async fn connect(core: &Core, a: args::Connect) -> Result<Answer<BondState>, ToolError> {
+    let view = core
+        .bond
+        .connect(a.spoken.unwrap_or(false), &core.session)
+        .await;
     let view = known(core, "bond_connect", view)?;
     let note = "Show the code to the user, who tells it to the other person by a way that the relay \
                 does not control (a call, a trusted chat). Whoever uses it first is the other side. It \

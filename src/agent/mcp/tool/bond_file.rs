@@ -4,7 +4,7 @@ use super::bond::known;
 use crate::agent::bond::desk::{DeskError, OfferView};
 use crate::agent::bond::tell;
 use crate::agent::core::Core;
-use crate::agent::mcp::approve::{self, Permission, Wish};
+use crate::agent::mcp::approve::{self, Naming, Permission, Wish};
 use crate::agent::mcp::args::bond as args;
 use crate::agent::mcp::error::ToolError;
 use crate::agent::mcp::line::Line;
@@ -93,7 +93,8 @@ pub async fn accept(
         }
         Permission::Unanswered(why) => {
             let line = Line::of("bond accept").name(id.as_str());
-            let refusal = approve::unanswered(core.config.operator.as_ref(), why, &line);
+            let refusal =
+                approve::unanswered(core.config.operator.as_ref(), why, &line, Naming::Store);
             return Err(refused(&offer, "waiting", &refusal.note, refusal.command));
         }
     };

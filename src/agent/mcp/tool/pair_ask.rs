@@ -155,7 +155,7 @@ async fn consent_to_request(
         .await
         .map_err(|refusal| {
             let note = match &refusal.command {
-                Some(_) => format!("{} Then call request_pair again.", refusal.note),
+                Some(_) => format!("{}\nThen call request_pair again.", refusal.note),
                 None => refusal.note,
             };
             let data = PairRequested {

@@ -18,9 +18,10 @@ use crate::domain::decide::agent::{
     Agent, AgentCommand, AgentReply, Fate, ImportCommand, ImportedMail, ImportedPairing, Left,
     pairing_mark,
 };
+use crate::domain::projection::marks::marks as marks_in;
 use crate::domain::query::agent as query;
 use crate::domain::rehearsal::Rehearsal;
-use crate::domain::tables::{TableError, TableReader};
+use crate::domain::tables::{TableError, TableId, TableReader};
 use crate::event::Recorded;
 use crate::event::agent::{AgentEvent, ImportedPart};
 use crate::event::kind::{EventKind, StoreKind};
@@ -198,9 +199,10 @@ fn follow_list(rehearsal: &mut Rehearsal<Agent>, list: &Path) -> Result<(), Admi
     Ok(())
 }
 
-/// The marks of what was taken over before.
+/// The marks of what was taken over before: from the rows, and from the log for a store whose rows are
+/// not made yet.
 fn marks(snapshot: &Snapshot) -> Result<BTreeSet<[u8; 32]>, ReadError> {
-    let mut marks = BTreeSet::new();
+    let mut marks = marks_in(snapshot, TableId::ImportMarks)?;
     snapshot.frames(Seq::ZERO, |seq, bytes| {
         if is_kind(seq, bytes, EventKind::Imported)
             && let AgentEvent::Imported(e) = Recorded::from_frame(seq, bytes)?.event

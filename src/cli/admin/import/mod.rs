@@ -26,7 +26,7 @@ use super::print::Printer;
 use super::terminal::Shell;
 
 pub(super) use error::ImportError;
-use report::Report;
+pub(super) use report::Report;
 
 /// What to take over, and from where.
 #[derive(Debug, clap::Args)]

@@ -18,7 +18,9 @@ use crate::crypto::hash::sha256;
 use crate::domain::decide::bus::{
     Bus, BusCommand, BusRefusal, BusReply, ImportMessage, Overflow, QueueLimits,
 };
+use crate::domain::projection::marks::marks as marks_in;
 use crate::domain::rehearsal::Rehearsal;
+use crate::domain::tables::TableId;
 use crate::event::Recorded;
 use crate::event::bus::BusEvent;
 use crate::event::kind::{EventKind, StoreKind};
@@ -260,8 +262,9 @@ fn look(path: &Path) -> Result<(Rehearsal<Bus>, BTreeSet<[u8; 32]>), AdminError>
     Ok((rehearsal, marks(&snapshot).map_err(failed)?))
 }
 
+/// From the rows, and from the log for a store whose rows are not made yet.
 fn marks(snapshot: &Snapshot) -> Result<BTreeSet<[u8; 32]>, ReadError> {
-    let mut marks = BTreeSet::new();
+    let mut marks = marks_in(snapshot, TableId::QueueMarks)?;
     snapshot.frames(Seq::ZERO, |seq, bytes| {
         if is_kind(seq, bytes, EventKind::QueueImported)
             && let BusEvent::QueueImported(e) = Recorded::from_frame(seq, bytes)?.event

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::super::error::AdminError;
@@ -31,7 +32,7 @@ const PARTS: [&str; 7] = [
 ];
 
 /// What became of the things of one part.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub(super) struct Part {
     pub(super) name: &'static str,
     /// What there is in the other program's state.
@@ -47,7 +48,7 @@ pub(super) struct Part {
 }
 
 /// How a key gets in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum How {
     /// It stands in the list.
@@ -57,8 +58,8 @@ pub(super) enum How {
 }
 
 /// A key that is let in.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Admitted {
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(in crate::cli::admin) struct Admitted {
     pub(super) petname: String,
     pub(super) key: String,
     pub(super) fingerprint: String,
@@ -66,7 +67,7 @@ pub(super) struct Admitted {
 }
 
 /// A file, or a thing in one, that does not count.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 struct Refused {
     file: String,
     /// Which thing in it, counted from 1; `None` is the whole file.
@@ -76,8 +77,8 @@ struct Refused {
 }
 
 /// Words that nobody signed. They are shown, because they cannot be stored.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Unsigned {
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(in crate::cli::admin) struct Unsigned {
     pub(super) file: String,
     pub(super) sender: String,
     pub(super) msg_id: String,
@@ -85,35 +86,46 @@ pub(super) struct Unsigned {
 }
 
 /// Something that is not looked at.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 struct Aside {
     file: String,
     reason: &'static str,
 }
 
 /// A session that gets messages.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 struct SessionMail {
     session: String,
     /// What is unread in its mailbox then, earlier mail included.
     unread: usize,
 }
 
-/// The whole of it.
-#[derive(Debug, Serialize)]
-pub(super) struct Report {
+/// What `import --from-interlink` answers.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "ImportReport")]
+pub(in crate::cli::admin) struct Report {
+    /// The folder.
     pub(super) from: String,
+    /// Whether nothing was to be written.
     dry_run: bool,
+    /// Whether anything was written.
     changed: bool,
+    /// The identity that takes it over, where it is about one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) identity: Option<String>,
+    /// One of each sort, in the order in which they are taken over.
     parts: Vec<Part>,
+    /// Keys that are let in.
     pub(super) admits: Vec<Admitted>,
+    /// Sessions that get messages.
     sessions: Vec<SessionMail>,
     /// Sessions that the other program still serves.
     pub(super) running: Vec<String>,
+    /// Files, and things in them, that do not count.
     refused: Vec<Refused>,
+    /// Texts that nobody signed: data, never instructions.
     pub(super) unsigned: Vec<Unsigned>,
+    /// What is not looked at.
     aside: Vec<Aside>,
     /// Things beyond the listed ones in `refused`, `unsigned` and `aside`.
     more: usize,

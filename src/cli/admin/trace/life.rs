@@ -269,6 +269,9 @@ impl Lives {
                     .get(step.store)
                     .and_then(|place| place.key.clone());
                 life.from = from.or_else(|| life.from.take());
+                // The sender's own record says it better than the reader's.
+                life.steps
+                    .retain(|step| step.step != What::Signed || step.store != usize::MAX);
                 let signed = signed(&step, event);
                 life.steps.extend(signed);
             }

@@ -28,6 +28,7 @@ use crate::domain::projection::bus::{
     Drops, Pending, PendingRow, PresenceTimeRow, PresenceTimes, Roster, RosterRow,
 };
 use crate::domain::projection::bus_rendezvous::Rendezvous;
+use crate::domain::projection::marks::QueueMarks;
 use crate::domain::tables::{TableError, TableId, TableReader, scan_rows};
 use crate::domain::{Bodies, Decision, Domain, LiveBody, NewEvent, View};
 use crate::event::Recorded;
@@ -66,7 +67,14 @@ impl Domain for Bus {
     const KIND: StoreKind = StoreKind::Bus;
 
     fn projections() -> &'static [&'static dyn Projection<BusEvent>] {
-        &[&Pending, &Drops, &Roster, &PresenceTimes, &Rendezvous]
+        &[
+            &Pending,
+            &Drops,
+            &Roster,
+            &PresenceTimes,
+            &Rendezvous,
+            &QueueMarks,
+        ]
     }
 
     fn decide(view: &View<'_, Self>, command: &BusCommand) -> BusDecision {

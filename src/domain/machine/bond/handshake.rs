@@ -67,7 +67,9 @@ impl Session {
         out.push(Action::Record(Row::KeyExchangeCompleted {
             role: self.role,
         }));
-        out.push(Action::Tell(Happening::PeerJoined));
+        if self.role == Role::Host {
+            out.push(Action::Tell(Happening::PeerJoined));
+        }
     }
 
     /// Sends our tag if it is due: with a new nonce each time, or a peer that saw the last one

@@ -39,6 +39,7 @@ pub use tasks::{TaskInfoRow, TaskSide, TaskState, Tasks};
 
 use serde::{Deserialize, Serialize};
 
+use super::marks::ImportMarks;
 use super::{ApplyError, Projection};
 use crate::domain::tables::{TableError, TableId};
 use crate::event::agent::AgentEvent;
@@ -47,8 +48,24 @@ use crate::types::seq::Seq;
 
 /// Every projection of an agent store, in the order in which they see a record.
 pub const ALL: &[&dyn Projection<AgentEvent>] = &[
-    &Peers, &PeersFile, &Sessions, &Outbox, &Mailbox, &Routes, &Replay, &Expired, &Notices,
-    &Pairing, &PairNews, &Directory, &Tasks, &Hosts, &PairPace, &PeersHeld, &Bonds,
+    &Peers,
+    &PeersFile,
+    &Sessions,
+    &Outbox,
+    &Mailbox,
+    &Routes,
+    &Replay,
+    &Expired,
+    &Notices,
+    &Pairing,
+    &PairNews,
+    &Directory,
+    &Tasks,
+    &Hosts,
+    &PairPace,
+    &PeersHeld,
+    &Bonds,
+    &ImportMarks,
 ];
 
 /// Value of an index table: the position of the record that a row is about.

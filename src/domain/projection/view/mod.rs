@@ -18,6 +18,7 @@ use super::agent::{
 };
 use super::bus::{DropCounter, DropsRow, PendingRow, PresenceTimeRow, RosterRow};
 use super::bus_rendezvous::{RelayMessageRow, RelayPeerRow, RelaySessionRow};
+use super::marks::MarkRow;
 use crate::domain::tables::{TableError, TableId, decode_row};
 use crate::types::id::PublicKey;
 use crate::types::seq::Seq;
@@ -87,6 +88,7 @@ pub fn row(table: TableId, key: &[u8], bytes: &[u8]) -> Result<RowView, TableErr
         TableId::Hosts => view::<HostRow>(table, bytes)?,
         TableId::Bonds => view::<BondRow>(table, bytes)?,
         TableId::BondOffers => view::<OfferRow>(table, bytes)?,
+        TableId::QueueMarks | TableId::ImportMarks => view::<MarkRow>(table, bytes)?,
     };
     let key = key_text(table, key).unwrap_or_else(|| hex(key));
     Ok(RowView { key, value })
@@ -123,7 +125,12 @@ const fn parts(table: TableId) -> Option<&'static [Part]> {
         TableId::MailboxUnread | TableId::PairNews => &[Part::Text, Part::Seq],
         TableId::MailboxTasks => &[Part::Text, Part::Key, Part::Text, Part::Text],
         TableId::Tasks => &[Part::Text, Part::Key, Part::Text],
-        TableId::Drops | TableId::PeersPublished | TableId::ReplayFloor | TableId::PeersFile => {
+        TableId::Drops
+        | TableId::PeersPublished
+        | TableId::ReplayFloor
+        | TableId::PeersFile
+        | TableId::QueueMarks
+        | TableId::ImportMarks => {
             return None;
         }
     })
@@ -152,6 +159,9 @@ fn named(table: TableId, bytes: &[u8]) -> Option<String> {
         }
         TableId::PeersPublished if bytes == key::PUBLISHED_LATEST => Some("latest".to_owned()),
         TableId::PeersPublished => bytes.strip_prefix(&[1]).map(hex),
+        TableId::QueueMarks | TableId::ImportMarks if bytes.len() == 32 => {
+            Some(format!("sha256 {}", hex(bytes)))
+        }
         _ => (bytes == [0]).then(|| "only".to_owned()),
     }
 }

@@ -416,7 +416,9 @@ impl OwnSession {
         out.push(Action::Record(Row::KeyExchangeCompleted {
             role: self.role,
         }));
-        out.push(Action::Tell(Happening::PeerJoined));
+        if self.role == Role::Host {
+            out.push(Action::Tell(Happening::PeerJoined));
+        }
     }
 
     fn posted(&mut self, now: UnixMillis, ticket: Ticket) {
