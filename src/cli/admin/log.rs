@@ -13,6 +13,7 @@ use serde::Serialize;
 use super::error::AdminError;
 use super::filter::{self, Filter, Seen};
 use super::locate::Target;
+use super::pages::{Pages, note_missed};
 use super::print::{self, Printer, Style, date, time};
 use super::reader::StoreReader;
 use super::{status, summary};
@@ -58,8 +59,10 @@ pub(super) struct Line<'a> {
 /// One store that is read from a position on.
 struct Cursor<'a> {
     target: &'a Target,
-    /// The next record to read.
-    next: u64,
+    /// How far it was read.
+    pages: Pages,
+    /// How many records that went meanwhile were told of.
+    told: u64,
     /// The first one to show: earlier ones are read where those to show may refer to them.
     shown: u64,
     seen: Seen,
@@ -135,7 +138,8 @@ fn begin<'a>(
     let mut cursor = Cursor {
         target,
         shown: next,
-        next: if view.filter.follows() { 0 } else { next },
+        pages: Pages::from(if view.filter.follows() { 0 } else { next }),
+        told: 0,
         seen: view.filter.begin(reader.as_ref())?,
         day: String::new(),
         failures: 0,
@@ -203,18 +207,18 @@ impl Cursor<'_> {
         stop: Option<&AtomicBool>,
     ) -> Result<(), AdminError> {
         loop {
-            let page = reader.records(self.next, MAX_ADMIN_ROWS)?;
+            let page = reader.records(self.pages.next(), MAX_ADMIN_ROWS)?;
             for record in &page.records {
-                self.next = record.seq.saturating_add(1);
                 if view.filter.fits(record, &mut self.seen) && record.seq >= self.shown {
                     self.print(reader, record, view, p)?;
                 }
             }
-            if view.filter.is_past(self.next) {
-                return Ok(());
-            }
+            let more = self.pages.take(&page);
+            let missed = self.pages.missed();
+            note_missed(reader.origin().name(), missed - self.told);
+            self.told = missed;
             let stopped = stop.is_some_and(|stop| stop.load(Ordering::Relaxed));
-            if page.records.is_empty() || self.next > page.head || stopped {
+            if !more || stopped || view.filter.is_past(self.pages.next()) {
                 return Ok(());
             }
         }

@@ -44,6 +44,7 @@ mod migrate;
 #[cfg(feature = "agent")]
 mod operator;
 mod outbox;
+mod pages;
 #[cfg(feature = "agent")]
 mod pair;
 #[cfg(feature = "agent")]

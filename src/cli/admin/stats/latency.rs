@@ -80,6 +80,7 @@ impl Stamps {
         })?;
         place.base = walked.base;
         place.head = walked.head;
+        place.missed = walked.missed;
         Ok(())
     }
 

@@ -20,6 +20,7 @@ use serde::Serialize;
 
 use super::error::AdminError;
 use super::locate::{self, Target};
+use super::pages::{Pages, note_missed};
 use super::print::Printer;
 use super::reader::StoreReader;
 use super::trace::Place;
@@ -166,14 +167,17 @@ pub(super) fn run(args: &Args, targets: &[Target], p: &mut Printer) -> Result<()
 }
 
 /// Counts a store's records.
-fn store(reader: &dyn StoreReader, place: Place, range: Range) -> Result<StoreStats, AdminError> {
+fn store(
+    reader: &dyn StoreReader,
+    mut place: Place,
+    range: Range,
+) -> Result<StoreStats, AdminError> {
     let mut minutes: BTreeMap<u64, Minute> = BTreeMap::new();
     let (mut first_at, mut last_at) = (None, None);
-    let mut next = 0;
+    let mut pages = Pages::from(0);
     loop {
-        let page = reader.records(next, MAX_ADMIN_ROWS)?;
+        let page = reader.records(pages.next(), MAX_ADMIN_ROWS)?;
         for record in &page.records {
-            next = record.seq.saturating_add(1);
             if !range.has(record.at) {
                 continue;
             }
@@ -188,10 +192,12 @@ fn store(reader: &dyn StoreReader, place: Place, range: Range) -> Result<StoreSt
             minute.records += 1;
             *minute.kinds.entry(record.kind.clone()).or_default() += 1;
         }
-        if page.records.is_empty() || next > page.head {
+        if !pages.take(&page) {
             break;
         }
     }
+    place.missed = place.missed.max(pages.missed());
+    note_missed(place.store(), place.missed);
     let mut depth = reader.depths()?;
     depth.points.retain(|point| range.has(point.at));
     let minutes: Vec<Minute> = minutes.into_values().collect();

@@ -20,6 +20,7 @@ use serde::Serialize;
 use super::error::AdminError;
 use super::links::{number, text};
 use super::locate::{self, Target};
+use super::pages::note_missed;
 use super::print::Printer;
 use super::reader::{Origin, StoreReader};
 use crate::domain::tables::TableId;
@@ -169,6 +170,8 @@ pub(super) struct Place {
     pub(super) base: u64,
     /// Position of the newest record.
     pub(super) head: u64,
+    /// Records that were compacted away while it was read, and are missing here.
+    pub(super) missed: u64,
     #[serde(skip)]
     pub(super) kind: StoreKind,
 }
@@ -210,6 +213,7 @@ impl Place {
             key,
             base: 0,
             head: 0,
+            missed: 0,
         }
     }
 }
@@ -376,6 +380,8 @@ fn visit(reader: &dyn StoreReader, lives: &mut Lives) -> Result<(), AdminError> 
     })?;
     place.base = walked.base;
     place.head = walked.head;
+    place.missed = walked.missed;
+    note_missed(place.store(), place.missed);
     lives.places.push(place);
     for told in told {
         if let Some(body) = told.body()

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::super::error::AdminError;
 use super::super::links::{number, numbers, text};
+use super::super::pages::Pages;
 use super::super::reader::StoreReader;
 use super::What;
 use crate::domain::tables::TableId;
@@ -52,6 +53,8 @@ pub(in super::super) struct Walked {
     pub(in super::super) base: u64,
     /// Position of the newest record.
     pub(in super::super) head: u64,
+    /// Records that were compacted away while it was read.
+    pub(in super::super) missed: u64,
 }
 
 /// Where moments go.
@@ -76,18 +79,17 @@ pub(in super::super) fn walk(
     for (table, rows) in &rows {
         rows.iter().for_each(|row| walk.row(*table, row));
     }
-    let mut page = reader.records(0, MAX_ADMIN_ROWS)?;
-    let mut next = 0;
+    let mut pages = Pages::behind(base);
     loop {
-        for record in &page.records {
-            next = record.seq.saturating_add(1);
-            walk.record(record);
+        let page = reader.records(pages.next(), MAX_ADMIN_ROWS)?;
+        page.records.iter().for_each(|record| walk.record(record));
+        if !pages.take(&page) {
+            return Ok(Walked {
+                base,
+                head: page.head,
+                missed: pages.missed(),
+            });
         }
-        if page.records.is_empty() || next > page.head {
-            let head = page.head;
-            return Ok(Walked { base, head });
-        }
-        page = reader.records(next, MAX_ADMIN_ROWS)?;
     }
 }
 
