@@ -18,6 +18,7 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::task::JoinSet;
 
+use super::arrivals::Arrivals;
 use super::config::BondConfig;
 #[cfg(unix)]
 use super::control::Control;
@@ -33,13 +34,14 @@ use super::scribe::Scribe;
 use super::tell;
 use crate::agent::clock::{OsEntropy, SystemClock};
 use crate::agent::ledger::LedgerError;
-use crate::domain::bond::names::legacy_rule;
+use crate::domain::bond::names::{legacy_rule, own_rule};
 use crate::domain::bond::preview::Offered;
+use crate::domain::machine::bond::own::OWN_MAX_FILE_BYTES;
 use crate::domain::machine::bond::{
     Action, Input, Machine, Offer, OfferId, OwnSession, Phase, Policy, Role, SendError, Session,
-    Ticket,
+    Ticket, TransferFailure,
 };
-use crate::event::agent::BondMode;
+use crate::event::agent::{BondMode, DecidedBy};
 use crate::types::entropy::EntropyError;
 use crate::types::id::SessionId;
 use crate::types::secret::Secret;
@@ -104,9 +106,12 @@ pub enum DeskError {
     /// The decision could not be recorded.
     #[error("nothing was done, because it could not be recorded: {0}")]
     Books(LedgerError),
-    /// Files in our own mode.
-    #[error("files are exchanged in sessions with a code of the form XXXX-XXXX-XXXX only")]
-    OwnFiles,
+    /// An accepted file takes its time.
+    #[error("the file is accepted and on its way; bond_wait tells when it is there")]
+    Arriving,
+    /// An accepted file did not arrive.
+    #[error("the file did not arrive: {}", tell::why_failed(*.0))]
+    NotArrived(TransferFailure),
     /// A thread did not come back.
     #[error("the work was interrupted")]
     Thread,
@@ -127,11 +132,14 @@ impl DeskError {
             DeskError::Decided => Some("decided_before"),
             DeskError::UnknownTransfer => Some("unknown_transfer"),
             DeskError::Changed => Some("changed"),
-            DeskError::OwnFiles => Some("files_of_own_mode"),
+            DeskError::NotArrived(_) => Some("not_arrived"),
             DeskError::Deciding => Some("being_decided"),
             DeskError::Entropy(_) => Some("no_randomness"),
             DeskError::Thread | DeskError::Interrupted => Some("interrupted"),
-            DeskError::NotOpened(_) | DeskError::NotSent(_) | DeskError::Books(_) => None,
+            DeskError::NotOpened(_)
+            | DeskError::NotSent(_)
+            | DeskError::Books(_)
+            | DeskError::Arriving => None,
         }
     }
 }
@@ -263,7 +271,23 @@ pub(super) struct Live {
     offered: BTreeMap<OfferId, (Offered, UnixMillis)>,
     /// Of the file that is on its way.
     sending: Option<[u8; 32]>,
+    /// Names of our files of which the other side has not all, in our own mode.
+    outgoing: BTreeMap<OfferId, String>,
+    /// Accepted files that are on their way, in our own mode.
+    coming: BTreeMap<OfferId, Coming>,
+    /// What writes those.
+    arrivals: Option<Arrivals>,
     tasks: JoinSet<()>,
+}
+
+/// An accepted file that is on its way.
+struct Coming {
+    offer: OfferView,
+    name: String,
+    note: String,
+    by: DecidedBy,
+    /// Whoever waits for it.
+    waits: Option<oneshot::Sender<Result<AcceptedFile, DeskError>>>,
 }
 
 #[derive(Default)]
@@ -365,9 +389,15 @@ impl Desk {
         #[cfg(unix)]
         self.answer_operator();
         let relay = BondRelay::new(self.config.relay.as_ref().map_err(Clone::clone)?)?;
-        let policy = Policy {
-            max_file_bytes: u64::from(self.config.max_file_kb).saturating_mul(1024),
-            name_rule: legacy_rule,
+        let policy = match &code {
+            AnyCode::Legacy(_) => Policy {
+                max_file_bytes: u64::from(self.config.max_file_kb).saturating_mul(1024),
+                name_rule: legacy_rule,
+            },
+            AnyCode::Own(_) => Policy {
+                max_file_bytes: OWN_MAX_FILE_BYTES,
+                name_rule: own_rule,
+            },
         };
         let now = self.clock.now();
         let (session, actions, mode, revealed) = self.machine(role, code, policy, now).await?;
@@ -401,6 +431,9 @@ impl Desk {
                 opened_at: now,
                 offered: BTreeMap::new(),
                 sending: None,
+                outgoing: BTreeMap::new(),
+                coming: BTreeMap::new(),
+                arrivals: None,
                 tasks: JoinSet::new(),
             };
             let wake = Arc::clone(&live.wake);
