@@ -228,6 +228,8 @@ pub struct SentFile {
     pub size: u64,
     /// Of the bytes.
     pub sha256: [u8; 32],
+    /// Whether its delivery will be told: in our own mode.
+    pub told: bool,
 }
 
 /// A file that was accepted.

@@ -70,6 +70,7 @@ impl Desk {
             name: opened.file.name.clone(),
             size: u64::try_from(opened.file.content.len()).unwrap_or(u64::MAX),
             sha256: opened.sha256,
+            told: false,
         };
         self.with_live(|live| live.sending = Some(opened.sha256));
         self.post(Carries::File, Input::SendFile(opened.file))
@@ -87,6 +88,7 @@ impl Desk {
             name: opened.name.clone(),
             size: u64::try_from(opened.content.expose().len()).unwrap_or(u64::MAX),
             sha256: opened.sha256,
+            told: true,
         };
         let offer = Input::Own(OwnInput::OfferContent {
             name: opened.name,
