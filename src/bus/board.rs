@@ -16,6 +16,7 @@ use crate::domain::projection::bus::{PresenceTimeRow, RosterRow};
 use crate::domain::tables::{TableError, TableId, scan_rows};
 use crate::event::Recorded;
 use crate::event::bus::{BusEvent, SeenAt, SignedAt};
+use crate::event::bus_room::{queue_event, relay_event};
 use crate::store::Snapshot;
 use crate::types::limit::PRESENCE_RETENTION_MS;
 use crate::types::time::UnixMillis;
@@ -212,20 +213,7 @@ impl Board {
                         board.times.remove(entry);
                     }
                 }
-                BusEvent::Seen(_)
-                | BusEvent::Enqueued(_)
-                | BusEvent::Acked(_)
-                | BusEvent::Dropped(_)
-                | BusEvent::Discarded(_)
-                | BusEvent::BodyLost(_)
-                | BusEvent::QueueImported(_)
-                | BusEvent::RelayOpened(_)
-                | BusEvent::RelayJoined(_)
-                | BusEvent::RelaySent(_)
-                | BusEvent::RelayLeft(_)
-                | BusEvent::RelayEnded(_)
-                | BusEvent::RelayTouched(_)
-                | BusEvent::RelayErased(_) => {}
+                queue_event!() | relay_event!() | BusEvent::Seen(_) => {}
             }
         }
     }

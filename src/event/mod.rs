@@ -8,6 +8,7 @@
 pub mod agent;
 pub mod bus;
 pub mod bus_rendezvous;
+pub(crate) mod bus_room;
 pub mod kind;
 mod stored;
 

@@ -9,12 +9,13 @@ use crate::mcp_support::{Agent, Home, eventually};
 
 const TOOL: &[(&str, &str)] = &[("INTERLINK_CONSENT", "tool")];
 
+/// The programs go before their homes do.
 struct Two {
-    relay: BondRelay,
-    homes: [Home; 2],
     host: Agent,
     guest: Agent,
     code: String,
+    homes: [Home; 2],
+    relay: BondRelay,
 }
 
 fn two(more: &[(&str, &str)]) -> Two {

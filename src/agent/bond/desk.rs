@@ -4,10 +4,13 @@
 //! comes from outside names the session that it is meant for, so an answer that arrives after its
 //! session was replaced reaches nobody.
 //!
-//! `deals`: words and files. `steps`: what the machine asks for.
+//! `error`: what can go wrong. `deals`: words and files. `steps`: what the machine asks for.
 
 mod deals;
+mod error;
 mod steps;
+
+pub use error::DeskError;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,123 +21,35 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::task::JoinSet;
 
+use super::arrivals::Arrivals;
 use super::config::BondConfig;
 #[cfg(unix)]
 use super::control::Control;
 use super::desktop::Desktop;
 use super::driver::{self, Post};
-use super::file::FileError;
 use super::files::Placed;
 use super::news::{Event, Queue};
 #[cfg(unix)]
 use super::operator::Operator;
-use super::relay::{BondRelay, BondUrlError, RelayFailure, SetUpError};
+use super::relay::{BondRelay, RelayFailure};
 use super::scribe::Scribe;
 use super::tell;
 use crate::agent::clock::{OsEntropy, SystemClock};
-use crate::agent::ledger::LedgerError;
-use crate::domain::bond::names::legacy_rule;
+use crate::domain::bond::names::{legacy_rule, own_rule};
 use crate::domain::bond::preview::Offered;
+use crate::domain::machine::bond::own::OWN_MAX_FILE_BYTES;
 use crate::domain::machine::bond::{
-    Action, Input, Machine, Offer, OfferId, OwnSession, Phase, Policy, Role, SendError, Session,
-    Ticket,
+    Action, Input, Machine, Offer, OfferId, OwnSession, Phase, Policy, Role, Session, Ticket,
 };
-use crate::event::agent::BondMode;
-use crate::types::entropy::EntropyError;
+use crate::event::agent::{BondMode, DecidedBy};
 use crate::types::id::SessionId;
 use crate::types::secret::Secret;
 use crate::types::time::{Clock as _, UnixMillis};
-use crate::wire::bond::code::{CodeError, SessionCode};
+use crate::wire::bond::code::SessionCode;
 use crate::wire::bond::own_code::{AnyCode, OwnCode};
 
 /// How long a tool waits for a relay that takes its time. The requests have their own limits.
 const PATIENCE: Duration = Duration::from_secs(120);
-
-/// Something could not be done in a sealed session.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum DeskError {
-    /// The relay's address is none.
-    #[error("{0}; give another with --bond-relay or INTERLINK_BOND_RELAY")]
-    Address(#[from] BondUrlError),
-    /// No HTTP.
-    #[error(transparent)]
-    SetUp(#[from] SetUpError),
-    /// There is a session.
-    #[error("this process is in a sealed session already: bond_end ends it")]
-    Open,
-    /// Not a code.
-    #[error(transparent)]
-    Code(#[from] CodeError),
-    /// The relay did not open the session.
-    #[error("the session could not be opened: {0}")]
-    NotOpened(String),
-    /// There is no session.
-    #[error(
-        "not connected: there is no sealed session; bond_connect opens one, bond_join joins one"
-    )]
-    NotConnected,
-    /// The machine says no.
-    #[error("{}", tell::why_not_sent(.0))]
-    Send(SendError),
-    /// The relay did not take it.
-    #[error("not sent: {0}")]
-    NotSent(String),
-    /// The session ended meanwhile.
-    #[error("the session ended before the relay answered; whether it was sent is not known")]
-    Interrupted,
-    /// A file of ours.
-    #[error(transparent)]
-    File(#[from] FileError),
-    /// No such file waits.
-    #[error("no file of this id waits; bond_status lists those that do")]
-    UnknownTransfer,
-    /// The file is not the one that was looked at.
-    #[error("the file that waits under this id is not the one that was shown")]
-    Changed,
-    /// Somebody decides about it at this moment.
-    #[error("somebody is deciding about this file already")]
-    Deciding,
-    /// Somebody decided otherwise before.
-    #[error("it was decided otherwise about this file before")]
-    Decided,
-    /// No randomness.
-    #[error(transparent)]
-    Entropy(#[from] EntropyError),
-    /// The decision could not be recorded.
-    #[error("nothing was done, because it could not be recorded: {0}")]
-    Books(LedgerError),
-    /// Files in our own mode.
-    #[error("files are exchanged in sessions with a code of the form XXXX-XXXX-XXXX only")]
-    OwnFiles,
-    /// A thread did not come back.
-    #[error("the work was interrupted")]
-    Thread,
-}
-
-impl DeskError {
-    /// The word that records hold; `None` where the session's own record says more.
-    #[must_use]
-    pub const fn name(&self) -> Option<&'static str> {
-        match self {
-            DeskError::Address(_) => Some("bad_relay_address"),
-            DeskError::SetUp(_) => Some("no_http"),
-            DeskError::Open => Some("already_open"),
-            DeskError::Code(_) => Some("bad_code"),
-            DeskError::NotConnected => Some("not_connected"),
-            DeskError::Send(e) => Some(tell::send_error_name(e)),
-            DeskError::File(e) => Some(e.name()),
-            DeskError::Decided => Some("decided_before"),
-            DeskError::UnknownTransfer => Some("unknown_transfer"),
-            DeskError::Changed => Some("changed"),
-            DeskError::OwnFiles => Some("files_of_own_mode"),
-            DeskError::Deciding => Some("being_decided"),
-            DeskError::Entropy(_) => Some("no_randomness"),
-            DeskError::Thread | DeskError::Interrupted => Some("interrupted"),
-            DeskError::NotOpened(_) | DeskError::NotSent(_) | DeskError::Books(_) => None,
-        }
-    }
-}
 
 /// How a session stands, for whoever asks.
 #[derive(Debug)]
@@ -220,6 +135,8 @@ pub struct SentFile {
     pub size: u64,
     /// Of the bytes.
     pub sha256: [u8; 32],
+    /// Whether its delivery will be told: in our own mode.
+    pub told: bool,
 }
 
 /// A file that was accepted.
@@ -263,7 +180,23 @@ pub(super) struct Live {
     offered: BTreeMap<OfferId, (Offered, UnixMillis)>,
     /// Of the file that is on its way.
     sending: Option<[u8; 32]>,
+    /// Names of our files of which the other side has not all, in our own mode.
+    outgoing: BTreeMap<OfferId, String>,
+    /// Accepted files that are on their way, in our own mode.
+    coming: BTreeMap<OfferId, Coming>,
+    /// What writes those.
+    arrivals: Option<Arrivals>,
     tasks: JoinSet<()>,
+}
+
+/// An accepted file that is on its way.
+struct Coming {
+    offer: OfferView,
+    name: String,
+    note: String,
+    by: DecidedBy,
+    /// Whoever waits for it.
+    waits: Option<oneshot::Sender<Result<AcceptedFile, DeskError>>>,
 }
 
 #[derive(Default)]
@@ -365,9 +298,15 @@ impl Desk {
         #[cfg(unix)]
         self.answer_operator();
         let relay = BondRelay::new(self.config.relay.as_ref().map_err(Clone::clone)?)?;
-        let policy = Policy {
-            max_file_bytes: u64::from(self.config.max_file_kb).saturating_mul(1024),
-            name_rule: legacy_rule,
+        let policy = match &code {
+            AnyCode::Legacy(_) => Policy {
+                max_file_bytes: u64::from(self.config.max_file_kb).saturating_mul(1024),
+                name_rule: legacy_rule,
+            },
+            AnyCode::Own(_) => Policy {
+                max_file_bytes: OWN_MAX_FILE_BYTES,
+                name_rule: own_rule,
+            },
         };
         let now = self.clock.now();
         let (session, actions, mode, revealed) = self.machine(role, code, policy, now).await?;
@@ -401,6 +340,9 @@ impl Desk {
                 opened_at: now,
                 offered: BTreeMap::new(),
                 sending: None,
+                outgoing: BTreeMap::new(),
+                coming: BTreeMap::new(),
+                arrivals: None,
                 tasks: JoinSet::new(),
             };
             let wake = Arc::clone(&live.wake);

@@ -8,8 +8,10 @@ use super::files::{self, Incoming, IncomingError, OutgoingError, OutgoingRules, 
 use crate::agent::clock::{OsEntropy, random_hex};
 use crate::domain::bond::names::{BaseName, NameRefusal, Types};
 use crate::domain::bond::wrap;
+use crate::domain::machine::bond::own::OWN_MAX_FILE_BYTES;
 use crate::domain::machine::bond::{OutgoingFile, Refusal};
 use crate::types::entropy::EntropyError;
+use crate::types::secret::Secret;
 
 /// Something is wrong with a file.
 #[derive(Debug, thiserror::Error)]
@@ -56,6 +58,34 @@ impl FileError {
     }
 }
 
+/// Largest accepted file that is looked into for the model, in bytes.
+const MAX_SHOWN_BYTES: u64 = 1 << 20;
+
+/// A file of ours, ready to be sent in our own mode.
+#[derive(Debug)]
+pub(super) struct OpenedOwn {
+    pub(super) name: String,
+    pub(super) content: Secret<Vec<u8>>,
+    /// Of its bytes.
+    pub(super) sha256: [u8; 32],
+}
+
+/// Opens a file of ours for our own mode: of any type and content, within the bound of that mode. Blocks
+/// on the disk.
+pub(super) fn open_own(config: &BondConfig, path: &str) -> Result<OpenedOwn, FileError> {
+    let rules = OutgoingRules {
+        roots: config.roots.clone(),
+        max_bytes: OWN_MAX_FILE_BYTES,
+        types: Types::Any,
+    };
+    let opened = files::open_outgoing(&PathBuf::from(path), &rules)?;
+    Ok(OpenedOwn {
+        name: opened.name.as_str().to_owned(),
+        content: Secret::new(opened.content),
+        sha256: opened.sha256,
+    })
+}
+
 /// A file of ours, ready to be sent.
 #[derive(Debug)]
 pub(super) struct Opened {
@@ -99,14 +129,36 @@ pub(super) fn content(
     note: &str,
     bytes: &[u8],
 ) -> Result<(String, bool), FileError> {
-    let mut text = String::new();
-    if !note.is_empty() {
-        let note = wrap::note(&token()?, note);
-        text = format!("Note of the peer:\n{}\n\n", note.text);
-    }
+    let mut text = noted(note)?;
     let file = wrap::file(&token()?, bytes, &placed.path.to_string_lossy());
     text.push_str(&file.text);
     Ok((text, file.truncated))
+}
+
+/// The same of a file that came in pieces: it is read once more, unless it is large.
+pub(super) fn content_at(placed: &Placed, note: &str) -> Result<(String, bool), FileError> {
+    let path = &placed.path;
+    let unread = |source| IncomingError::Io {
+        path: path.clone(),
+        source,
+    };
+    let size = std::fs::metadata(path).map_err(unread)?.len();
+    if size <= MAX_SHOWN_BYTES {
+        return content(placed, note, &std::fs::read(path).map_err(unread)?);
+    }
+    let file = wrap::large(size, &path.to_string_lossy());
+    Ok((format!("{}{}", noted(note)?, file.text), file.truncated))
+}
+
+fn noted(note: &str) -> Result<String, EntropyError> {
+    Ok(if note.is_empty() {
+        String::new()
+    } else {
+        format!(
+            "Note of the peer:\n{}\n\n",
+            wrap::note(&token()?, note).text
+        )
+    })
 }
 
 /// Words of the peer, between markers.

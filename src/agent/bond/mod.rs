@@ -9,12 +9,13 @@
 //! - [`relay`]: requests to the relay. [`pace`]: how often.
 //! - [`news`]: what happened, until somebody is told. [`tell`]: the words for it.
 //! - [`mod@file`]: files out and in. [`files`]: the disk for that, at once or piece
-//!   by piece. [`desktop`]: tells the human at the screen.
+//!   by piece (`arrivals`). [`desktop`]: tells the human at the screen.
 //! - [`books`]: what is recorded, in the log and in `audit.log`. [`page`]: what one session's machine
 //!   says, as records. [`scribe`]: writes them beside the session. [`audit`]: that file.
 //! - [`control`]: how the operator's terminal reaches a running server.
 //! - [`config`]: what all this was told at the start.
 
+mod arrivals;
 pub mod audit;
 pub mod books;
 pub mod config;

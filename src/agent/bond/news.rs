@@ -30,6 +30,16 @@ pub enum Kind {
     FileAccepted,
     /// The user refused a file in a terminal.
     FileDeclined,
+    /// An accepted file is there, after nobody waited for it any more.
+    FileArrived,
+    /// The other side's human took a file of ours.
+    FileTaken,
+    /// The other side's human declined a file of ours.
+    FileNotTaken,
+    /// A file of ours is on the other side's disk.
+    FileDelivered,
+    /// A file does not move any more.
+    FileFailed,
     /// A file was refused before anybody was asked.
     FileRejected,
     /// The peer left.
@@ -69,6 +79,11 @@ impl Kind {
             Kind::FileOffered => "file_offered",
             Kind::FileAccepted => "file_accepted",
             Kind::FileDeclined => "file_declined",
+            Kind::FileArrived => "file_arrived",
+            Kind::FileTaken => "file_taken",
+            Kind::FileNotTaken => "file_not_taken",
+            Kind::FileDelivered => "file_delivered",
+            Kind::FileFailed => "file_failed",
             Kind::FileRejected => "file_rejected",
             Kind::PeerLeft => "peer_left",
             Kind::RelayLost => "relay_lost",

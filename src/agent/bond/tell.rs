@@ -1,12 +1,16 @@
 //! The words for what happens in a sealed session.
 
+use std::collections::BTreeMap;
+
 use super::desk::{AcceptedFile, OfferView};
 use super::file;
 use super::news::{Event, Kind};
 use super::relay::{FailureKind, RelayFailure};
+use crate::domain::bond::names::EscapedName;
 use crate::domain::bond::preview::Offered;
 use crate::domain::machine::bond::{
-    AbortReason, Ending, Failure, Happening, OwnHappening, Refusal, RelayOddity, SendError,
+    AbortReason, Ending, Failure, Happening, OfferId, OwnHappening, Refusal, RelayOddity,
+    SendError, TransferFailure,
 };
 use crate::types::text::visible;
 use crate::types::time::UnixMillis;
@@ -106,7 +110,84 @@ pub(super) fn event(
     })
 }
 
-/// What only our own mode has to say; files do not move in it yet.
+/// What became of a file of ours, in our own mode; `ours` knows their names.
+pub(super) fn transfer(
+    now: UnixMillis,
+    happening: &OwnHappening,
+    ours: &mut BTreeMap<OfferId, String>,
+) -> Option<Event> {
+    let (kind, id, text) = match happening {
+        OwnHappening::FileAnswered { id, taken } => {
+            let name = EscapedName::of(ours.get(id)?);
+            if *taken {
+                let text = format!("The other side's human took {name}; it is on its way.");
+                (Kind::FileTaken, id, text)
+            } else {
+                ours.remove(id);
+                let text = format!("The other side's human declined {name}. It was not sent.");
+                (Kind::FileNotTaken, id, text)
+            }
+        }
+        OwnHappening::FileDelivered { id } => {
+            let name = ours.remove(id)?;
+            let name = EscapedName::of(&name);
+            let text = format!("{name} is on the other side's disk, whole.");
+            (Kind::FileDelivered, id, text)
+        }
+        OwnHappening::FileFailed { id, why } => {
+            let text = match ours.remove(id) {
+                Some(name) => format!(
+                    "{} was not delivered: {}.",
+                    EscapedName::of(&name),
+                    why_failed(*why)
+                ),
+                None => format!("A file of the peer did not arrive: {}.", why_failed(*why)),
+            };
+            (Kind::FileFailed, id, text)
+        }
+        _ => return None,
+    };
+    Some(Event {
+        kind,
+        at: now,
+        transfer: Some(id.as_str().to_owned()),
+        text,
+    })
+}
+
+/// Why a file does not move any more.
+pub(super) const fn why_failed(why: TransferFailure) -> &'static str {
+    match why {
+        TransferFailure::Withdrawn => "its sender withdrew it",
+        TransferFailure::Stopped => "its receiver stopped it",
+        TransferFailure::Unreadable => "it cannot be read any more",
+        TransferFailure::NotStored => "it could not be written",
+        TransferFailure::WrongContent => "its bytes are not those that were offered",
+        TransferFailure::SessionOver => "the session ended first",
+    }
+}
+
+/// A file arrived after nobody waited for it any more.
+pub(super) fn arrived(now: UnixMillis, file: &AcceptedFile) -> Event {
+    Event {
+        kind: Kind::FileArrived,
+        at: now,
+        transfer: Some(file.offer.id.as_str().to_owned()),
+        text: format!("An accepted file arrived.\n{}", saved(file)),
+    }
+}
+
+/// It did not, and nobody waited for it any more.
+pub(super) fn not_arrived(now: UnixMillis, why: &str) -> Event {
+    Event {
+        kind: Kind::FileFailed,
+        at: now,
+        transfer: None,
+        text: format!("An accepted file is not saved: {why}."),
+    }
+}
+
+/// What only our own mode has to say.
 fn own(happening: &OwnHappening) -> Option<(Kind, String)> {
     match happening {
         OwnHappening::Interrupted => Some((

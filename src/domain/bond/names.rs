@@ -125,6 +125,18 @@ pub fn legacy_rule(raw: &str) -> Result<(), Refusal> {
     }
 }
 
+/// The rule of names as the machine of our own mode asks for it: of any type but programs.
+///
+/// # Errors
+///
+/// The machine's word for the broken rule.
+pub fn own_rule(raw: &str) -> Result<(), Refusal> {
+    match BaseName::incoming(raw, Types::Any) {
+        Ok(_) => Ok(()),
+        Err(refusal) => Err(refusal.class()),
+    }
+}
+
 /// Why a name is not taken. Nothing in it comes from the name but words of our own lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

@@ -81,6 +81,23 @@ impl Offered {
         }
     }
 
+    /// The same of a file whose bytes are still with the sender.
+    #[must_use]
+    pub fn to_come(
+        id: &str,
+        from: &str,
+        name: &str,
+        note: &str,
+        size: u64,
+        sha256: &[u8; 32],
+    ) -> Offered {
+        Offered {
+            size,
+            lines: None,
+            ..Offered::of(id, from, name, note, &[], sha256)
+        }
+    }
+
     /// The findings by rule and place, without a word of the text: `content: exfiltration x1`.
     #[must_use]
     pub fn findings(&self) -> Vec<String> {

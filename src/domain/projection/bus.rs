@@ -12,6 +12,7 @@ use super::{ApplyError, Projection, UNKNOWN_VERSION};
 use crate::domain::tables::{TableId, Tables, get_row, put_row, scan_rows};
 use crate::event::Recorded;
 use crate::event::bus::{BusEvent, DISCARDED, DropReason};
+use crate::event::bus_room::{presence_event, queue_event, relay_event};
 use crate::types::seq::Seq;
 use crate::types::time::UnixMillis;
 
@@ -144,21 +145,7 @@ impl Projection<BusEvent> for Pending {
             BusEvent::Dropped(e) => remove_all(tables, &e.seqs)?,
             BusEvent::Discarded(e) => remove_all(tables, &e.seqs)?,
             BusEvent::BodyLost(e) => remove_all(tables, &[e.message])?,
-            BusEvent::Announced(_)
-            | BusEvent::Seen(_)
-            | BusEvent::Unregistered(_)
-            | BusEvent::PresenceExpired(_)
-            | BusEvent::PresenceSigned(_)
-            | BusEvent::PresenceForgotten(_)
-            | BusEvent::PresenceRemoved(_)
-            | BusEvent::QueueImported(_)
-            | BusEvent::RelayOpened(_)
-            | BusEvent::RelayJoined(_)
-            | BusEvent::RelaySent(_)
-            | BusEvent::RelayLeft(_)
-            | BusEvent::RelayEnded(_)
-            | BusEvent::RelayTouched(_)
-            | BusEvent::RelayErased(_) => {}
+            presence_event!() | relay_event!() | BusEvent::QueueImported(_) => {}
         }
         Ok(())
     }
@@ -202,23 +189,11 @@ impl Projection<BusEvent> for Drops {
             }
             BusEvent::BodyLost(_) => (DropCounter::BodyLost, 1),
             BusEvent::Discarded(e) => (DropCounter::Admin, e.seqs.len() as u64),
-            BusEvent::Enqueued(_)
+            presence_event!()
+            | relay_event!()
+            | BusEvent::Enqueued(_)
             | BusEvent::Acked(_)
-            | BusEvent::Announced(_)
-            | BusEvent::Seen(_)
-            | BusEvent::Unregistered(_)
-            | BusEvent::PresenceExpired(_)
-            | BusEvent::PresenceSigned(_)
-            | BusEvent::PresenceForgotten(_)
-            | BusEvent::PresenceRemoved(_)
-            | BusEvent::QueueImported(_)
-            | BusEvent::RelayOpened(_)
-            | BusEvent::RelayJoined(_)
-            | BusEvent::RelaySent(_)
-            | BusEvent::RelayLeft(_)
-            | BusEvent::RelayEnded(_)
-            | BusEvent::RelayTouched(_)
-            | BusEvent::RelayErased(_) => return Ok(()),
+            | BusEvent::QueueImported(_) => return Ok(()),
         };
         let key = counter.key();
         let row: DropsRow = get_row(tables, TableId::Drops, &key)?.unwrap_or_default();
@@ -268,21 +243,10 @@ impl Projection<BusEvent> for Roster {
             }
             BusEvent::PresenceExpired(e) => leave(tables, &e.entries)?,
             BusEvent::PresenceRemoved(e) => leave(tables, &e.entries)?,
-            BusEvent::Enqueued(_)
-            | BusEvent::Acked(_)
-            | BusEvent::Dropped(_)
-            | BusEvent::BodyLost(_)
+            queue_event!()
+            | relay_event!()
             | BusEvent::PresenceSigned(_)
-            | BusEvent::PresenceForgotten(_)
-            | BusEvent::Discarded(_)
-            | BusEvent::QueueImported(_)
-            | BusEvent::RelayOpened(_)
-            | BusEvent::RelayJoined(_)
-            | BusEvent::RelaySent(_)
-            | BusEvent::RelayLeft(_)
-            | BusEvent::RelayEnded(_)
-            | BusEvent::RelayTouched(_)
-            | BusEvent::RelayErased(_) => {}
+            | BusEvent::PresenceForgotten(_) => {}
         }
         Ok(())
     }
@@ -335,24 +299,13 @@ impl Projection<BusEvent> for PresenceTimes {
                     tables.delete(TableId::PresenceTimes, entry.as_bytes())?;
                 }
             }
-            BusEvent::Enqueued(_)
-            | BusEvent::Acked(_)
-            | BusEvent::Dropped(_)
+            queue_event!()
+            | relay_event!()
             | BusEvent::Announced(_)
             | BusEvent::Seen(_)
             | BusEvent::Unregistered(_)
             | BusEvent::PresenceExpired(_)
-            | BusEvent::BodyLost(_)
-            | BusEvent::Discarded(_)
-            | BusEvent::PresenceRemoved(_)
-            | BusEvent::QueueImported(_)
-            | BusEvent::RelayOpened(_)
-            | BusEvent::RelayJoined(_)
-            | BusEvent::RelaySent(_)
-            | BusEvent::RelayLeft(_)
-            | BusEvent::RelayEnded(_)
-            | BusEvent::RelayTouched(_)
-            | BusEvent::RelayErased(_) => {}
+            | BusEvent::PresenceRemoved(_) => {}
         }
         Ok(())
     }

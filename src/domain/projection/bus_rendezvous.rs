@@ -12,6 +12,7 @@ use crate::domain::tables::{TableId, Tables, get_row, put_row};
 use crate::event::Recorded;
 use crate::event::bus::BusEvent;
 use crate::event::bus_rendezvous::RelayFlow;
+use crate::event::bus_room::{presence_event, queue_event};
 use crate::types::seq::Seq;
 use crate::types::time::UnixMillis;
 
@@ -147,19 +148,7 @@ impl Projection<BusEvent> for Rendezvous {
                 forget(tables, &e.pruned, &e.erased)?;
                 change(tables, e.session, |_| {})
             }
-            BusEvent::Enqueued(_)
-            | BusEvent::Acked(_)
-            | BusEvent::Dropped(_)
-            | BusEvent::Announced(_)
-            | BusEvent::Seen(_)
-            | BusEvent::Unregistered(_)
-            | BusEvent::PresenceExpired(_)
-            | BusEvent::BodyLost(_)
-            | BusEvent::PresenceSigned(_)
-            | BusEvent::PresenceForgotten(_)
-            | BusEvent::Discarded(_)
-            | BusEvent::PresenceRemoved(_)
-            | BusEvent::QueueImported(_) => Ok(()),
+            queue_event!() | presence_event!() => Ok(()),
         }
     }
 }

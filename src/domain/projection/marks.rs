@@ -17,6 +17,7 @@ use crate::event::agent::room::{
     bond_event, directory_event, mailbox_event, outbox_event, pairing_event,
 };
 use crate::event::bus::BusEvent;
+use crate::event::bus_room::{presence_event, relay_event};
 use crate::types::time::UnixMillis;
 
 /// Value of tables `queue_marks` and `import_marks`; the key is the mark, a SHA-256.
@@ -71,25 +72,13 @@ impl Projection<BusEvent> for QueueMarks {
                 let row = MarkRow { at: rec.at };
                 Ok(put_row(tables, TableId::QueueMarks, &e.mark, &row)?)
             }
-            BusEvent::Enqueued(_)
+            presence_event!()
+            | relay_event!()
+            | BusEvent::Enqueued(_)
             | BusEvent::Acked(_)
             | BusEvent::Dropped(_)
-            | BusEvent::Announced(_)
-            | BusEvent::Seen(_)
-            | BusEvent::Unregistered(_)
-            | BusEvent::PresenceExpired(_)
             | BusEvent::BodyLost(_)
-            | BusEvent::PresenceSigned(_)
-            | BusEvent::PresenceForgotten(_)
-            | BusEvent::Discarded(_)
-            | BusEvent::PresenceRemoved(_)
-            | BusEvent::RelayOpened(_)
-            | BusEvent::RelayJoined(_)
-            | BusEvent::RelaySent(_)
-            | BusEvent::RelayLeft(_)
-            | BusEvent::RelayEnded(_)
-            | BusEvent::RelayTouched(_)
-            | BusEvent::RelayErased(_) => Ok(()),
+            | BusEvent::Discarded(_) => Ok(()),
         }
     }
 }

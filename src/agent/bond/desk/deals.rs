@@ -1,21 +1,29 @@
 //! Words and files, both ways.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
 use super::{
-    AcceptedFile, Desk, DeskError, Live, Look, OfferView, PATIENCE, SentFile, State, view_of,
+    AcceptedFile, Coming, Desk, DeskError, Live, Look, OfferView, PATIENCE, SentFile, State,
+    view_of,
 };
+use crate::agent::bond::arrivals::{Arrivals, Landed};
 use crate::agent::bond::file::{self, FileError};
 use crate::agent::bond::tell;
 use crate::agent::ledger::LedgerError;
 use crate::domain::bond::preview;
 use crate::domain::decide::agent::{AgentRefusal, BondRefusal};
-use crate::domain::machine::bond::{Action, Carries, Input, OfferId, StepError};
+use crate::domain::machine::bond::{
+    Action, Carries, Input, OfferId, OwnInput, StepError, TransferFailure,
+};
 use crate::event::agent::{BondMode, DecidedBy, Verdict};
 use crate::types::secret::Secret;
 use crate::types::time::Clock as _;
+
+/// How long a tool waits for an accepted file; it arrives all the same.
+const ARRIVAL: Duration = Duration::from_secs(45);
 
 impl Desk {
     /// Says something; the relay has it when this returns.
@@ -37,15 +45,16 @@ impl Desk {
         path: String,
         note: String,
     ) -> Result<SentFile, DeskError> {
-        {
+        let mode = {
             // What cannot be sent anyway is not read.
             let state = self.lock();
             let live = state.live.as_ref().ok_or(DeskError::NotConnected)?;
-            if live.mode == BondMode::Own {
-                return Err(DeskError::OwnFiles);
-            }
             let may = live.session.may_send(self.clock.now());
             may.map_err(DeskError::Send)?;
+            live.mode
+        };
+        if mode == BondMode::Own {
+            return self.send_own(path, note).await;
         }
         let config = self.config.clone();
         let opened = tokio::task::spawn_blocking(move || file::open(&config, &path, note))
@@ -61,10 +70,40 @@ impl Desk {
             name: opened.file.name.clone(),
             size: u64::try_from(opened.file.content.len()).unwrap_or(u64::MAX),
             sha256: opened.sha256,
+            told: false,
         };
         self.with_live(|live| live.sending = Some(opened.sha256));
         self.post(Carries::File, Input::SendFile(opened.file))
             .await?;
+        Ok(sent)
+    }
+
+    /// Offers a file in our own mode: it goes once the human at the other end took it.
+    async fn send_own(self: &Arc<Self>, path: String, note: String) -> Result<SentFile, DeskError> {
+        let config = self.config.clone();
+        let opened = tokio::task::spawn_blocking(move || file::open_own(&config, &path))
+            .await
+            .map_err(|_| DeskError::Thread)??;
+        let sent = SentFile {
+            name: opened.name.clone(),
+            size: u64::try_from(opened.content.expose().len()).unwrap_or(u64::MAX),
+            sha256: opened.sha256,
+            told: true,
+        };
+        let offer = Input::Own(OwnInput::OfferContent {
+            name: opened.name,
+            content: opened.content,
+            note,
+        });
+        let mut state = self.lock();
+        let live = state.live.as_mut().ok_or(DeskError::NotConnected)?;
+        live.sending = Some(opened.sha256);
+        let now = self.clock.now();
+        let actions = live
+            .session
+            .step(now, offer, &self.entropy)
+            .map_err(judge)?;
+        self.carry_out(&mut state, actions);
         Ok(sent)
     }
 
@@ -137,22 +176,20 @@ impl Desk {
         sha256: [u8; 32],
         by: DecidedBy,
     ) -> Result<AcceptedFile, DeskError> {
-        let (session, offer, name, note, content) = {
+        let (session, mode, offer, name, note, content) = {
             let mut state = self.lock();
             let live = state.live.as_mut().ok_or(DeskError::UnknownTransfer)?;
             let offer = live.session.offer(id).ok_or(DeskError::UnknownTransfer)?;
             if offer.sha256 != sha256 {
                 return Err(DeskError::Changed);
             }
-            if live.mode == BondMode::Own {
-                return Err(DeskError::OwnFiles);
-            }
-            if live.deciding.contains(id) {
+            if live.deciding.contains(id) || live.coming.contains_key(id) {
                 return Err(DeskError::Deciding);
             }
             let copy = Secret::new(offer.content.expose().clone());
             let taken = (
                 live.id,
+                live.mode,
                 view_of(live, offer).ok_or(DeskError::UnknownTransfer)?,
                 offer.name.clone(),
                 offer.note.clone(),
@@ -166,6 +203,16 @@ impl Desk {
         if let Err(e) = recorded {
             self.undecided(session, id);
             return Err(e);
+        }
+        if mode == BondMode::Own {
+            let coming = Coming {
+                offer,
+                name,
+                note,
+                by,
+                waits: None,
+            };
+            return self.fetch(session, coming).await;
         }
         let config = self.config.clone();
         let placing = tokio::task::spawn_blocking(move || {
@@ -196,6 +243,89 @@ impl Desk {
         drop(state);
         self.ring();
         Ok(accepted)
+    }
+
+    /// Has an accepted file sent, in our own mode, and waits for it a while.
+    async fn fetch(
+        self: &Arc<Self>,
+        session: u64,
+        mut coming: Coming,
+    ) -> Result<AcceptedFile, DeskError> {
+        let id = coming.offer.id.clone();
+        let (waits, arrived) = oneshot::channel();
+        coming.waits = Some(waits);
+        {
+            let mut state = self.lock();
+            let live = state.live.as_mut().filter(|live| live.id == session);
+            let live = live.ok_or(DeskError::UnknownTransfer)?;
+            live.deciding.remove(&id);
+            if live.arrivals.is_none() {
+                let desk = Arc::clone(self);
+                live.arrivals = Some(Arrivals::start(
+                    self.config.incoming.clone(),
+                    move |id, outcome| desk.landed(session, &id, outcome),
+                ));
+            }
+            live.coming.insert(id.clone(), coming);
+            state.news.forget_offer(id.as_str());
+            self.decided(&mut state, session, Input::Accepted { id });
+        }
+        match tokio::time::timeout(ARRIVAL, arrived).await {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(_)) => Err(DeskError::NotArrived(TransferFailure::SessionOver)),
+            Err(_) => Err(DeskError::Arriving),
+        }
+    }
+
+    /// An accepted file is on the disk, or will not be.
+    fn landed(self: &Arc<Self>, session: u64, id: &OfferId, outcome: Result<Landed, FileError>) {
+        let mut state = self.lock();
+        let live = state.live.as_mut().filter(|live| live.id == session);
+        let Some(coming) = live.and_then(|live| live.coming.remove(id)) else {
+            return;
+        };
+        let id = id.clone();
+        let outcome = match outcome {
+            Ok(landed) => {
+                self.decided(
+                    &mut state,
+                    session,
+                    Input::Own(OwnInput::Stored { id: id.clone() }),
+                );
+                let path = landed.placed.path.display().to_string();
+                self.scribe.placed(id, path, coming.offer.size);
+                Ok(AcceptedFile {
+                    offer: coming.offer,
+                    placed: landed.placed,
+                    content: landed.content,
+                    truncated: landed.truncated,
+                })
+            }
+            Err(e) => {
+                self.decided(
+                    &mut state,
+                    session,
+                    Input::Own(OwnInput::StoreFailed { id }),
+                );
+                Err(DeskError::File(e))
+            }
+        };
+        let now = self.clock.now();
+        let by_operator = coming.by == DecidedBy::Operator;
+        if let (Ok(file), true) = (&outcome, by_operator) {
+            state.news.push(tell::accepted(now, file));
+        }
+        let untold = match coming.waits {
+            Some(waits) => waits.send(outcome).err(),
+            None => Some(outcome),
+        };
+        match untold {
+            Some(Ok(file)) if !by_operator => state.news.push(tell::arrived(now, &file)),
+            Some(Err(e)) => state.news.push(tell::not_arrived(now, &e.to_string())),
+            _ => {}
+        }
+        drop(state);
+        self.ring();
     }
 
     /// Drops an offered file.

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, PoisonError};
 
-use super::{Desk, Live, State};
+use super::{Desk, DeskError, Live, State};
 use crate::agent::bond::desktop::Notice;
 use crate::agent::bond::driver::{self, Post};
 use crate::agent::bond::page::Beside;
@@ -11,8 +11,9 @@ use crate::agent::bond::tell;
 use crate::agent::clock::SystemClock;
 use crate::domain::bond::preview::Offered;
 use crate::domain::machine::bond::{
-    Action, Ending, Happening, Input, OwnAction, OwnInput, Phase, Role, Row, Ticket,
+    Action, Ending, Happening, Input, OwnAction, OwnHappening, OwnInput, Phase, Role, Row, Ticket,
 };
+use crate::event::agent::BondMode;
 use crate::types::time::{Clock as _, UnixMillis};
 use crate::wire::rendezvous_client::Leave;
 
@@ -154,15 +155,26 @@ impl Desk {
                 while leaving.try_join_next().is_some() {}
                 leaving.spawn(goodbye);
             }
-            // Nothing is taken in that could be kept.
-            Action::Own(
-                OwnAction::StoreChunk { id: file, .. } | OwnAction::FinishFile { id: file },
-            ) => {
-                let failed = Input::Own(OwnInput::StoreFailed { id: file });
-                live.tasks.spawn(async move {
-                    desk.feed(id, failed);
-                });
+            Action::Own(OwnAction::StoreChunk {
+                id: file,
+                offset,
+                bytes,
+            }) => {
+                if let Some(arrivals) = &live.arrivals {
+                    arrivals.append(file, offset, bytes);
+                }
             }
+            Action::Own(OwnAction::FinishFile { id: file }) => {
+                if let (Some(arrivals), Some(coming)) = (&live.arrivals, live.coming.get(&file)) {
+                    arrivals.finish(file, coming.name.clone(), coming.note.clone());
+                }
+            }
+            Action::Own(OwnAction::DiscardFile { id: file }) => {
+                if let Some(arrivals) = &live.arrivals {
+                    arrivals.discard(file);
+                }
+            }
+            // Files of ours are read before they are offered.
             Action::Own(OwnAction::ReadChunk { id: file, .. }) => {
                 let failed = Input::Own(OwnInput::ReadFailed { id: file });
                 live.tasks.spawn(async move {
@@ -190,18 +202,30 @@ impl Desk {
                 Happening::FileOffered { from, .. } | Happening::Chat { from, .. } => {
                     live.peer = Some(from.clone());
                 }
+                Happening::Own(OwnHappening::FileQueued { id, name }) => {
+                    live.outgoing.insert(id.clone(), name.clone());
+                }
+                Happening::Own(OwnHappening::FileFailed { id, why }) => {
+                    if let Some(waits) = live.coming.remove(id).and_then(|coming| coming.waits) {
+                        let _ = waits.send(Err(DeskError::NotArrived(*why)));
+                    }
+                }
                 Happening::Gap { missed } => live.missed = live.missed.saturating_add(*missed),
                 _ => {}
             }
         }
+        let now = self.clock.now();
+        self.notice(now, state, &happening);
+        let about_ours = match (&happening, state.live.as_mut()) {
+            (Happening::Own(what), Some(live)) => tell::transfer(now, what, &mut live.outgoing),
+            _ => None,
+        };
         let offer = match (&happening, &state.live) {
             (Happening::FileOffered { id, .. }, Some(live)) => live.offered.get(id),
             _ => None,
         };
         let offer = offer.map(|(known, _)| known);
-        let now = self.clock.now();
-        self.notice(now, state, &happening);
-        if let Some(event) = tell::event(now, happening, offer) {
+        if let Some(event) = about_ours.or_else(|| tell::event(now, happening, offer)) {
             state.news.push(event);
         }
     }
@@ -237,18 +261,21 @@ fn beside(live: &mut Live, row: &Row, operator: bool) -> Beside {
     match row {
         Row::OfferReceived { id, .. } => {
             if let Some(offer) = live.session.offer(id) {
-                let known = Offered::of(
-                    id.as_str(),
-                    &offer.from,
-                    &offer.name,
-                    &offer.note,
-                    offer.content.expose(),
-                    &offer.sha256,
-                );
+                let (id, from, name) = (id.as_str(), &offer.from, &offer.name);
+                let known = match live.mode {
+                    BondMode::Own => {
+                        let size = offer.size;
+                        Offered::to_come(id, from, name, &offer.note, size, &offer.sha256)
+                    }
+                    BondMode::Legacy => {
+                        let content = offer.content.expose();
+                        Offered::of(id, from, name, &offer.note, content, &offer.sha256)
+                    }
+                };
                 known.kind.clone_into(&mut beside.file_type);
                 beside.rules = known.findings();
                 let at = SystemClock.now();
-                live.offered.insert(id.clone(), (known, at));
+                live.offered.insert(offer.id.clone(), (known, at));
             }
         }
         Row::FileSent { .. } => beside.sha256 = live.sending.take(),

@@ -79,8 +79,9 @@ fn files() -> Vec<Tool> {
         describe::<args::SendFile, reply::BondSent>(
             "bond_send",
             "Send a file in the sealed session",
-            "Send a text file of the project to the other side of the sealed session. Their user \
-             decides whether it is taken. Keys, credentials and files outside the project are refused.",
+            "Send a file of the project to the other side of the sealed session: a text file, or with a \
+             spoken code any file but programs. Their user decides whether it is taken. Keys, credentials \
+             and files outside the project are refused.",
             Effect::Sends,
             Hint::None,
         ),

@@ -25,9 +25,14 @@ pub async fn send(core: &Core, a: args::SendFile) -> Result<Answer<BondSent>, To
     let sent = core.bond.send_file(a.filepath, note).await;
     let sent = known(core, "bond_send", sent)?;
     let hash = tell::hex(&sent.sha256);
-    let note = "The relay has it. The other side's user decides whether it is taken; there is no \
-                receipt. Their side is shown the same SHA-256."
-        .to_owned();
+    let note = if sent.told {
+        "It is offered, and goes once the other side's user took it; file_delivered tells when all of \
+         it is on their disk. Their side is shown the same SHA-256."
+    } else {
+        "The relay has it. The other side's user decides whether it is taken; there is no receipt. \
+         Their side is shown the same SHA-256."
+    }
+    .to_owned();
     Ok(Answer {
         text: format!(
             "File Sent\nFile: {}\nSize: {} bytes\nSHA-256: {hash}\n{note}",

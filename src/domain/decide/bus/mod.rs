@@ -33,6 +33,7 @@ use crate::domain::tables::{TableError, TableId, TableReader, scan_rows};
 use crate::domain::{Bodies, Decision, Domain, LiveBody, NewEvent, View};
 use crate::event::Recorded;
 use crate::event::bus::{Acked, BodyLost, BusEvent, DropReason, Dropped, Enqueued, Seen, SeenAt};
+use crate::event::bus_room::relay_event;
 use crate::event::kind::StoreKind;
 use crate::types::limit::{MAX_ACKS_PER_RECORD, MAX_HINT_BYTES, MAX_HTTP_BODY_BYTES};
 use crate::types::seq::Seq;
@@ -273,13 +274,7 @@ impl Domain for Bus {
                     .for_each(|entry| index.presence.forget(entry));
             }
             BusEvent::QueueImported(_) => {}
-            BusEvent::RelayOpened(_)
-            | BusEvent::RelayJoined(_)
-            | BusEvent::RelaySent(_)
-            | BusEvent::RelayLeft(_)
-            | BusEvent::RelayEnded(_)
-            | BusEvent::RelayTouched(_)
-            | BusEvent::RelayErased(_) => index.relay.follow(record),
+            relay_event!() => index.relay.follow(record),
         }
     }
 
