@@ -54,7 +54,7 @@ enum What {
     Show(Offer),
     /// Write a file that waits: asks on the terminal
     Accept(Accept),
-    /// Throw a file away that waits; the sender is not told
+    /// Throw a file away that waits; the sender is told with a spoken code only
     Decline(Offer),
     /// End the sealed session that runs
     End(End),
