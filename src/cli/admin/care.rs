@@ -43,7 +43,10 @@ pub(super) enum CareError {
     Read(#[from] ReadError),
     #[error(transparent)]
     Lines(#[from] super::lines::LinesError),
-    #[error("{path} has store format {found}; this program writes format {needed}")]
+    #[error(
+        "{path} was written by an older program (store format {found}; this one writes {needed}, or has \
+         more tables)"
+    )]
     Older {
         path: String,
         found: u32,
