@@ -261,6 +261,12 @@ fn the_operator_looks_into_a_file_and_accepts_it_on_a_terminal() {
         assert!(line.chars().count() <= 80, "{line:?}");
     }
 
+    // What is in the file is not for the shell of a coding agent.
+    let mut agents = admin(&home, &["bond", "show", FIRST]);
+    let output = agents.env("CLAUDECODE", "1").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(output.stdout.is_empty(), "{output:?}");
+
     let (text, _) = says(&home, &["bond", "show", &FIRST[..4]], 0);
     no_control_characters(&text);
     for part in [

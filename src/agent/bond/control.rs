@@ -56,7 +56,7 @@ pub enum Request {
         /// SHA-256 of what was shown, hex.
         sha256: String,
     },
-    /// Throw a file away; the sender is not told.
+    /// Throw a file away; the sender is told in our own mode only.
     Decline {
         /// The offer's id.
         id: String,

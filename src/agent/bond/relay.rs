@@ -361,7 +361,7 @@ fn retry_after(response: &Response) -> Option<u64> {
 
 /// What relays of this kind say. Anything else could be meant for the model that reads the answer,
 /// so it goes to the program's own log.
-const KNOWN_WORDS: [&str; 17] = [
+const KNOWN_WORDS: [&str; 18] = [
     "Invalid routing ID format",
     "Missing required fields",
     "Missing body",
@@ -379,6 +379,7 @@ const KNOWN_WORDS: [&str; 17] = [
     "The relay is busy",
     "The relay is full",
     "Web pages may not use this relay",
+    "This relay does not answer for that host",
 ];
 
 /// Characters of a relay's own words that reach the log.

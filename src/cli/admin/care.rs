@@ -43,7 +43,10 @@ pub(super) enum CareError {
     Read(#[from] ReadError),
     #[error(transparent)]
     Lines(#[from] super::lines::LinesError),
-    #[error("{path} has store format {found}; this program writes format {needed}")]
+    #[error(
+        "{path} was written by an older program (store format {found}; this one writes {needed}, or has \
+         more tables)"
+    )]
     Older {
         path: String,
         found: u32,
@@ -168,8 +171,14 @@ pub(super) fn stopped(panic: &(dyn Any + Send)) -> CareError {
 /// Refuses a store of a newer format by name: what it holds may mean something else.
 pub(super) fn expect_known_format(reader: &Reader, path: &Path) -> Result<(), AdminError> {
     let format = reader.snapshot().and_then(|snapshot| snapshot.format());
-    // What does not read fails in the words of the command.
     match format {
+        // The engine's first words say what is wrong; after them it only refers to them.
+        Err(ReadError::Engine { reason }) => Err(OpenError::Corrupt {
+            path: path.to_owned(),
+            reason,
+        }
+        .into()),
+        // What else does not read fails in the words of the command.
         Ok(found) if found > store::FORMAT => Err(OpenError::FormatTooNew {
             path: path.to_owned(),
             found,

@@ -89,14 +89,14 @@ fn files() -> Vec<Tool> {
             "bond_accept",
             "Accept a file",
             "Save a file that the other side offered, and show it. The user is asked first and sees a \
-             preview; where the host cannot ask, the answer is a line for the user's terminal.",
+             preview of a text that is here already; where the host cannot ask, the answer is a line for the user's terminal.",
             Effect::Admits,
             Hint::AskUser,
         ),
         describe::<args::Transfer, reply::BondDecided>(
             "bond_decline",
             "Decline a file",
-            "Drop a file that the other side offered. They are not told.",
+            "Drop a file that the other side offered. They are told in a session with a spoken code only.",
             Effect::Drops,
             Hint::None,
         ),

@@ -93,7 +93,7 @@ pub async fn accept(
         Permission::Declined => {
             let declined = core.bond.decline(&id, offer.sha256, DecidedBy::Form).await;
             known(core, "bond_accept", declined)?;
-            let note = "The user said no; the file is dropped. The sender is not told.";
+            let note = "The user said no; the file is dropped.";
             return Err(refused(&offer, "declined", note, None));
         }
         Permission::Unanswered(why) => {
@@ -130,7 +130,7 @@ fn refused(offer: &OfferView, state: &str, note: &str, command: Option<String>) 
     ToolError::refused(note.to_owned(), &data)
 }
 
-/// Drops a file. The sender is not told.
+/// Drops a file. The sender is told in our own mode only: the other has no word for it.
 ///
 /// # Errors
 ///
@@ -139,7 +139,7 @@ pub async fn decline(core: &Core, a: args::Transfer) -> Result<Answer<BondDecide
     let (id, offer) = wanted(core, &a.transfer_id)?;
     let declined = core.bond.decline(&id, offer.sha256, DecidedBy::Tool).await;
     let offer = known(core, "bond_decline", declined)?;
-    let note = "The file is dropped. The sender is not told.".to_owned();
+    let note = "The file is dropped.".to_owned();
     Ok(Answer {
         text: format!("File Transfer Declined\nFile: {}\n{note}", offer.name),
         data: BondDecided {

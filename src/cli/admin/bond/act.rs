@@ -120,10 +120,7 @@ pub(super) fn decline(stores: &[PathBuf], text: &str, p: &mut Printer) -> Result
     if p.json {
         return Ok(p.json(&BondDeclined { id, sha256 })?);
     }
-    let text = format!(
-        "{} was thrown away; the sender is not told",
-        Shown(&offer.name)
-    );
+    let text = format!("{} was thrown away", Shown(&offer.name));
     Ok(p.line(Style::Plain, &text)?)
 }
 

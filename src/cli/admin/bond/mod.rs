@@ -20,7 +20,7 @@ use super::error::AdminError;
 use super::locate;
 use super::print::Printer;
 use super::reader::owner;
-use super::terminal::Admission;
+use super::terminal::{Admission, Shell};
 use crate::agent::bond::control::{
     AskError, Failed, Listed, OfferView, Reply, Request, Trouble, ask, folder, sockets,
 };
@@ -51,10 +51,10 @@ enum What {
     /// Sealed sessions that run, the files that wait, and the last of the past
     List(Which),
     /// One offered file: its hash, what was found in it, its beginning
-    Show(Offer),
+    Show(Look),
     /// Write a file that waits: asks on the terminal
     Accept(Accept),
-    /// Throw a file away that waits; the sender is not told
+    /// Throw a file away that waits; the sender is told with a spoken code only
     Decline(Offer),
     /// End the sealed session that runs
     End(End),
@@ -65,6 +65,15 @@ struct Offer {
     /// Id of the offer as `bond list` shows it, or the beginning of it
     #[arg(value_name = "ID", allow_hyphen_values = true)]
     id: String,
+}
+
+#[derive(Debug, clap::Args)]
+struct Look {
+    #[command(flatten)]
+    offer: Offer,
+
+    #[command(flatten)]
+    shell: Shell,
 }
 
 #[derive(Debug, clap::Args)]
@@ -150,7 +159,11 @@ pub(super) fn run(args: &Args, store: Option<&Path>, p: &mut Printer) -> Result<
     match &args.what {
         None => list::list(&stores, args.which.all, p),
         Some(What::List(which)) => list::list(&stores, which.all || args.which.all, p),
-        Some(What::Show(offer)) => show::show(&stores, &offer.id, p),
+        Some(What::Show(look)) => {
+            // What it shows is not for a model's eyes before the human has decided.
+            look.shell.check()?;
+            show::show(&stores, &look.offer.id, p)
+        }
         Some(What::Accept(accept)) => {
             act::accept(&stores, &accept.offer.id, accept.admission.shell, p)
         }
