@@ -6,8 +6,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::{
-    AcceptedFile, Coming, Desk, DeskError, Live, Look, OfferView, PATIENCE, SentFile, State,
-    view_of,
+    AcceptedFile, Coming, Desk, DeskError, Look, OfferView, PATIENCE, SentFile, State, view_of,
 };
 use crate::agent::bond::arrivals::{Arrivals, Landed};
 use crate::agent::bond::file::{self, FileError};
@@ -59,20 +58,16 @@ impl Desk {
         let config = self.config.clone();
         let opened = tokio::task::spawn_blocking(move || file::open(&config, &path, note))
             .await
-            .map_err(|_| DeskError::Thread)?;
-        let opened = match opened {
-            Ok(opened) => opened,
-            Err(e) => {
-                return Err(e.into());
-            }
-        };
+            .map_err(|_| DeskError::Thread)??;
         let sent = SentFile {
             name: opened.file.name.clone(),
             size: u64::try_from(opened.file.content.len()).unwrap_or(u64::MAX),
             sha256: opened.sha256,
             told: false,
         };
-        self.with_live(|live| live.sending = Some(opened.sha256));
+        if let Some(live) = self.lock().live.as_mut() {
+            live.sending = Some(opened.sha256);
+        }
         self.post(Carries::File, Input::SendFile(opened.file))
             .await?;
         Ok(sent)
@@ -373,12 +368,6 @@ impl Desk {
     /// Nobody decides about a file any more.
     fn undecided(&self, session: u64, id: &OfferId) {
         self.with(session, |live| live.deciding.remove(id));
-    }
-
-    fn with_live(&self, f: impl FnOnce(&mut Live)) {
-        if let Some(live) = self.lock().live.as_mut() {
-            f(live);
-        }
     }
 
     async fn record(

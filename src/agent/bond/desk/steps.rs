@@ -9,12 +9,14 @@ use crate::agent::bond::page::Beside;
 use crate::agent::bond::relay::RelayFailure;
 use crate::agent::bond::tell;
 use crate::agent::clock::SystemClock;
+use crate::crypto::agree::AgreementPublic;
 use crate::domain::bond::preview::Offered;
 use crate::domain::machine::bond::{
     Action, Ending, Happening, Input, OwnAction, OwnHappening, OwnInput, Phase, Role, Row, Ticket,
 };
 use crate::event::agent::BondMode;
 use crate::types::time::{Clock as _, UnixMillis};
+use crate::wire::bond::code::{PeerId, RoutingId};
 use crate::wire::rendezvous_client::Leave;
 
 impl Desk {
@@ -96,20 +98,10 @@ impl Desk {
         let (desk, id, relay) = (Arc::clone(self), live.id, live.relay.clone());
         match action {
             Action::Create { routing, key, peer } => {
-                let ask = driver::Ask {
-                    role: Role::Host,
-                    flow: live.session.flow(),
-                };
-                let open = driver::open(desk, id, relay, ask, (routing, key, peer));
-                live.tasks.spawn(open);
+                self.open(live, Role::Host, (routing, key, peer));
             }
             Action::Join { routing, key, peer } => {
-                let ask = driver::Ask {
-                    role: Role::Guest,
-                    flow: live.session.flow(),
-                };
-                let open = driver::open(desk, id, relay, ask, (routing, key, peer));
-                live.tasks.spawn(open);
+                self.open(live, Role::Guest, (routing, key, peer));
             }
             Action::Post {
                 ticket, payload, ..
@@ -184,6 +176,20 @@ impl Desk {
             // These are for others.
             _ => {}
         }
+    }
+
+    /// Asks the relay for the session, in a role that need not be the machine's.
+    fn open(
+        self: &Arc<Self>,
+        live: &mut Live,
+        role: Role,
+        ids: (RoutingId, AgreementPublic, PeerId),
+    ) {
+        let flow = live.session.flow();
+        let ask = driver::Ask { role, flow };
+        let (desk, relay) = (Arc::clone(self), live.relay.clone());
+        live.tasks
+            .spawn(driver::open(desk, live.id, relay, ask, ids));
     }
 
     fn tell(&self, state: &mut State, happening: Happening) {
