@@ -74,6 +74,8 @@ mod bond_core;
 mod bond_hostile;
 #[cfg(all(feature = "sealed", feature = "testkit"))]
 mod bond_own;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod bond_pin;
 #[cfg(all(feature = "agent", feature = "testkit"))]
 mod bond_record;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]

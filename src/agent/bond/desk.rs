@@ -4,16 +4,19 @@
 //! comes from outside names the session that it is meant for, so an answer that arrives after its
 //! session was replaced reaches nobody.
 //!
-//! `error`: what can go wrong. `deals`: words and files. `steps`: what the machine asks for.
+//! `error`: what can go wrong. `deals`: words and files. `pin`: two sides that pin each other. `steps`:
+//! what the machine asks for.
 
 mod deals;
 mod error;
+mod pin;
 mod steps;
 
 pub use error::DeskError;
+pub use pin::{Claim, PinOutcome, PinView};
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -35,6 +38,7 @@ use super::relay::{BondRelay, RelayFailure};
 use super::scribe::Scribe;
 use super::tell;
 use crate::agent::clock::{OsEntropy, SystemClock};
+use crate::agent::core::Core;
 use crate::domain::bond::names::{legacy_rule, own_rule};
 use crate::domain::bond::preview::Offered;
 use crate::domain::machine::bond::own::OWN_MAX_FILE_BYTES;
@@ -186,6 +190,7 @@ pub(super) struct Live {
     coming: BTreeMap<OfferId, Coming>,
     /// What writes those.
     arrivals: Option<Arrivals>,
+    pins: pin::Pins,
     tasks: JoinSet<()>,
 }
 
@@ -218,6 +223,8 @@ pub struct Desk {
     entering: tokio::sync::Mutex<()>,
     rang: watch::Sender<u64>,
     leaving: Mutex<JoinSet<()>>,
+    /// The conversation that used the session last: it has the right to write to the log.
+    home: Mutex<Weak<Core>>,
     /// What answers the operator's terminal.
     #[cfg(unix)]
     control: Mutex<Option<JoinHandle<()>>>,
@@ -237,6 +244,7 @@ impl Desk {
             entering: tokio::sync::Mutex::default(),
             rang: watch::Sender::new(0),
             leaving: Mutex::default(),
+            home: Mutex::default(),
             #[cfg(unix)]
             control: Mutex::default(),
             clock: SystemClock,
@@ -343,6 +351,7 @@ impl Desk {
                 outgoing: BTreeMap::new(),
                 coming: BTreeMap::new(),
                 arrivals: None,
+                pins: pin::Pins::default(),
                 tasks: JoinSet::new(),
             };
             let wake = Arc::clone(&live.wake);

@@ -68,6 +68,17 @@ pub enum DeskError {
     /// An accepted file did not arrive.
     #[error("the file did not arrive: {}", tell::why_failed(*.0))]
     NotArrived(TransferFailure),
+    /// This session is none in which two sides can pin each other.
+    #[error(
+        "pinning needs a confirmed session of a spoken code: bond_connect with `spoken` opens one"
+    )]
+    NotForPinning,
+    /// Nothing here may write to the log.
+    #[error("no conversation of this process is there to admit anybody; try again")]
+    NoHome,
+    /// The other side could not be admitted.
+    #[error("the other side is not pinned: {0}")]
+    NotPinned(String),
     /// A thread did not come back.
     #[error("the work was interrupted")]
     Thread,
@@ -90,6 +101,9 @@ impl DeskError {
             DeskError::Changed => Some("changed"),
             DeskError::NotArrived(_) => Some("not_arrived"),
             DeskError::Deciding => Some("being_decided"),
+            DeskError::NotForPinning => Some("not_for_pinning"),
+            DeskError::NoHome => Some("no_conversation"),
+            DeskError::NotPinned(_) => Some("not_pinned"),
             DeskError::Entropy(_) => Some("no_randomness"),
             DeskError::Thread | DeskError::Interrupted => Some("interrupted"),
             DeskError::NotOpened(_)

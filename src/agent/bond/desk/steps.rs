@@ -74,6 +74,9 @@ impl Desk {
     pub(super) fn carry_out(self: &Arc<Self>, state: &mut State, actions: Vec<Action>) {
         for action in actions {
             match action {
+                Action::Tell(Happening::Own(OwnHappening::Pin(card))) => {
+                    self.card_came(state, &card);
+                }
                 Action::Tell(happening) => self.tell(state, happening),
                 Action::Record(row) => {
                     let operator = state.operator_ends;

@@ -54,3 +54,10 @@ pub struct Transfer {
     #[schemars(length(min = 1, max = 64))]
     pub transfer_id: String,
 }
+
+/// `bond_pin`
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Pin {
+    /// What the other side will be called here. Default: what it calls itself, where that is free.
+    pub petname: Option<String>,
+}

@@ -2,6 +2,7 @@
 
 pub mod bond;
 pub mod bond_file;
+pub mod bond_pin;
 pub mod discover;
 pub mod history;
 pub mod host;
