@@ -10,17 +10,17 @@ use crate::bond_support::{ask, bad, event, good};
 use crate::mcp_support::{Agent, Home, Human, eventually, human};
 use crate::terminal::Terminal;
 
-const TOOL: &[(&str, &str)] = &[("INTERLINK_CONSENT", "tool")];
+pub(crate) const TOOL: &[(&str, &str)] = &[("INTERLINK_CONSENT", "tool")];
 
 /// A bus with a relay for sealed sessions beside it; killed on drop.
-struct Bus {
+pub(crate) struct Bus {
     child: Child,
-    relay: String,
+    pub(crate) relay: String,
     url: String,
 }
 
 impl Bus {
-    fn start(home: &std::path::Path) -> Bus {
+    pub(crate) fn start(home: &std::path::Path) -> Bus {
         let mut child = Command::new(env!("CARGO_BIN_EXE_interlink-bus"))
             .env_clear()
             .env("HOME", home)
@@ -43,7 +43,7 @@ impl Bus {
         Bus { child, relay, url }
     }
 
-    fn command(&self, home: &Home, more: &[(&str, &str)]) -> Command {
+    pub(crate) fn command(&self, home: &Home, more: &[(&str, &str)]) -> Command {
         let mut command = home.command(&self.url, "s");
         command
             .env("INTERLINK_BOND_RELAY", &self.relay)
@@ -54,7 +54,7 @@ impl Bus {
         command
     }
 
-    fn agent(&self, home: &Home, more: &[(&str, &str)]) -> Agent {
+    pub(crate) fn agent(&self, home: &Home, more: &[(&str, &str)]) -> Agent {
         Agent::start(self.command(home, more))
     }
 
@@ -72,7 +72,7 @@ impl Drop for Bus {
     }
 }
 
-fn meet(host: &mut Agent, guest: &mut Agent) {
+pub(crate) fn meet(host: &mut Agent, guest: &mut Agent) {
     let (_, opened) = good(host, "bond_connect", &json!({ "spoken": true }));
     let code = json!({ "sessionCode": opened["session_code"] });
     good(guest, "bond_join", &code);
@@ -80,12 +80,12 @@ fn meet(host: &mut Agent, guest: &mut Agent) {
     event(guest, "confirmed");
 }
 
-fn peers(agent: &mut Agent) -> Vec<Value> {
+pub(crate) fn peers(agent: &mut Agent) -> Vec<Value> {
     let (_, listed) = good(agent, "list_peers", &json!({}));
     listed["peers"].as_array().unwrap().clone()
 }
 
-fn audit(home: &Home) -> String {
+pub(crate) fn audit(home: &Home) -> String {
     let state = home.path().join("state/interlink/agent");
     std::fs::read_to_string(state.join(home.key.to_string()).join("audit.log")).unwrap()
 }

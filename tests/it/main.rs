@@ -71,6 +71,8 @@ mod bond_consent;
 #[cfg(all(feature = "sealed", feature = "testkit"))]
 mod bond_core;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod bond_errand;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod bond_hostile;
 #[cfg(all(feature = "sealed", feature = "testkit"))]
 mod bond_own;

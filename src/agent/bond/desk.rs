@@ -4,18 +4,20 @@
 //! comes from outside names the session that it is meant for, so an answer that arrives after its
 //! session was replaced reaches nobody.
 //!
-//! `error`: what can go wrong. `deals`: words and files. `pin`: two sides that pin each other. `steps`:
-//! what the machine asks for.
+//! `error`: what can go wrong. `deals`: words and files. `pin`: two sides that pin each other.
+//! `errand`: files between peers. `steps`: what the machine asks for.
 
 mod deals;
+mod errand;
 mod error;
 mod pin;
 mod steps;
 
+pub use errand::Whom;
 pub use error::DeskError;
 pub use pin::{Claim, PinOutcome, PinView};
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -43,13 +45,14 @@ use crate::domain::bond::names::{legacy_rule, own_rule};
 use crate::domain::bond::preview::Offered;
 use crate::domain::machine::bond::own::OWN_MAX_FILE_BYTES;
 use crate::domain::machine::bond::{
-    Action, Input, Machine, Offer, OfferId, OwnSession, Phase, Policy, Role, Session, Ticket,
+    Action, Input, Machine, Offer, OfferId, OwnSession, Phase, Pinned, Policy, Role, Session,
+    Ticket,
 };
 use crate::event::agent::{BondMode, DecidedBy};
-use crate::types::id::SessionId;
+use crate::types::id::{PublicKey, SessionId};
 use crate::types::secret::Secret;
 use crate::types::time::{Clock as _, UnixMillis};
-use crate::wire::bond::code::SessionCode;
+use crate::wire::bond::code::{RoutingId, SessionCode};
 use crate::wire::bond::own_code::{AnyCode, OwnCode};
 
 /// How long a tool waits for a relay that takes its time. The requests have their own limits.
@@ -66,6 +69,8 @@ pub struct View {
     pub mode: BondMode,
     /// The code, while there is something to join.
     pub code: Option<String>,
+    /// The peer whose session it is, where no code opened it; spelled out.
+    pub with: Option<String>,
     /// How many are in it.
     pub members: u8,
     /// Words that both sides see alike.
@@ -191,7 +196,32 @@ pub(super) struct Live {
     /// What writes those.
     arrivals: Option<Arrivals>,
     pins: pin::Pins,
+    /// The peer whose session this is, where no code opened it.
+    visitor: Option<PublicKey>,
+    /// What such a session is for.
+    errand: Option<errand::Errand>,
     tasks: JoinSet<()>,
+}
+
+/// A machine, what it asks for first, how it is sealed, and what to show of its code.
+type Opened = (
+    Box<dyn Machine>,
+    Vec<Action>,
+    BondMode,
+    Option<Secret<String>>,
+);
+
+/// What opens a session.
+enum Opening {
+    /// A code that one told the other.
+    Code(AnyCode),
+    /// Two identities that know each other.
+    Peer {
+        routing: RoutingId,
+        pinned: Pinned,
+        /// The peer's name here, spelled out.
+        name: String,
+    },
 }
 
 /// An accepted file that is on its way.
@@ -209,6 +239,8 @@ struct State {
     live: Option<Live>,
     last_id: u64,
     news: Queue,
+    /// Sessions that peers invited to, the latest last.
+    invited: VecDeque<RoutingId>,
     /// Whether the operator ends the session, while it is being ended.
     operator_ends: bool,
 }
@@ -276,7 +308,8 @@ impl Desk {
         } else {
             AnyCode::Legacy(SessionCode::generate(&self.entropy)?)
         };
-        self.enter(Role::Host, code, conversation.clone()).await
+        self.enter(Role::Host, Opening::Code(code), conversation.clone())
+            .await
     }
 
     /// Joins the session of a code.
@@ -290,13 +323,14 @@ impl Desk {
         conversation: &SessionId,
     ) -> Result<View, DeskError> {
         let code = code.parse::<AnyCode>()?;
-        self.enter(Role::Guest, code, conversation.clone()).await
+        self.enter(Role::Guest, Opening::Code(code), conversation.clone())
+            .await
     }
 
     async fn enter(
         self: &Arc<Self>,
         role: Role,
-        code: AnyCode,
+        opening: Opening,
         conversation: SessionId,
     ) -> Result<View, DeskError> {
         let _only_one = self.entering.lock().await;
@@ -306,18 +340,24 @@ impl Desk {
         #[cfg(unix)]
         self.answer_operator();
         let relay = BondRelay::new(self.config.relay.as_ref().map_err(Clone::clone)?)?;
-        let policy = match &code {
-            AnyCode::Legacy(_) => Policy {
+        let (visitor, errand) = match &opening {
+            Opening::Code(_) => (None, None),
+            Opening::Peer { pinned, name, .. } => {
+                (Some(pinned.peer), Some(errand::Errand::new(role, name)))
+            }
+        };
+        let policy = match &opening {
+            Opening::Code(AnyCode::Legacy(_)) => Policy {
                 max_file_bytes: u64::from(self.config.max_file_kb).saturating_mul(1024),
                 name_rule: legacy_rule,
             },
-            AnyCode::Own(_) => Policy {
+            Opening::Code(AnyCode::Own(_)) | Opening::Peer { .. } => Policy {
                 max_file_bytes: OWN_MAX_FILE_BYTES,
                 name_rule: own_rule,
             },
         };
         let now = self.clock.now();
-        let (session, actions, mode, revealed) = self.machine(role, code, policy, now).await?;
+        let (session, actions, mode, revealed) = self.machine(role, opening, policy, now).await?;
         let (opening, opened) = oneshot::channel();
         let (posts, to_post) = mpsc::unbounded_channel();
         {
@@ -333,7 +373,7 @@ impl Desk {
                 wake: Arc::default(),
                 trouble: None,
                 mode,
-                code: Some(revealed),
+                code: revealed,
                 words: None,
                 clock_difference_ms: None,
                 missed: 0,
@@ -352,6 +392,8 @@ impl Desk {
                 coming: BTreeMap::new(),
                 arrivals: None,
                 pins: pin::Pins::default(),
+                visitor,
+                errand,
                 tasks: JoinSet::new(),
             };
             let wake = Arc::clone(&live.wake);
@@ -383,23 +425,31 @@ impl Desk {
     async fn machine(
         &self,
         role: Role,
-        code: AnyCode,
+        opening: Opening,
         policy: Policy,
         now: UnixMillis,
-    ) -> Result<(Box<dyn Machine>, Vec<Action>, BondMode, Secret<String>), DeskError> {
-        match code {
-            AnyCode::Legacy(code) => {
+    ) -> Result<Opened, DeskError> {
+        match opening {
+            Opening::Code(AnyCode::Legacy(code)) => {
                 let copy = code.duplicate();
                 let derived = tokio::task::spawn_blocking(move || copy.derive())
                     .await
                     .map_err(|_| DeskError::Thread)?;
                 let (session, asks) = Session::open(role, derived, policy, now, &self.entropy)?;
                 let revealed = Secret::new(code.reveal().to_owned());
-                Ok((Box::new(session), asks, BondMode::Legacy, revealed))
+                Ok((Box::new(session), asks, BondMode::Legacy, Some(revealed)))
             }
-            AnyCode::Own(code) => {
+            Opening::Code(AnyCode::Own(code)) => {
                 let (session, asks) = OwnSession::open(role, &code, policy, now, &self.entropy)?;
-                Ok((Box::new(session), asks, BondMode::Own, code.reveal()))
+                Ok((Box::new(session), asks, BondMode::Own, Some(code.reveal())))
+            }
+            Opening::Peer {
+                routing, pinned, ..
+            } => {
+                let entropy = &self.entropy;
+                let (session, asks) =
+                    OwnSession::open_pinned(role, routing, pinned, policy, now, entropy)?;
+                Ok((Box::new(session), asks, BondMode::Own, None))
             }
         }
     }
@@ -429,6 +479,7 @@ impl Desk {
         Some(View {
             phase: session.phase(),
             role: session.role(),
+            with: live.errand.as_ref().map(|errand| errand.name.clone()),
             code: live.code.as_ref().map(|code| code.expose().clone()),
             mode: live.mode,
             members: session.members(),

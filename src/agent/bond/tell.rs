@@ -14,6 +14,7 @@ use crate::domain::machine::bond::{
 };
 use crate::types::text::visible;
 use crate::types::time::UnixMillis;
+use crate::wire::bond::file_mail::NotComing;
 use crate::wire::pair::claimed_name;
 
 /// How a decision about a file comes about.
@@ -249,6 +250,43 @@ pub(super) fn pin_failed(now: UnixMillis, claim: &Claim, why: &str) -> Event {
         claim.key
     );
     plain(now, Kind::PinFailed, text)
+}
+
+/// A peer opens a session for a file.
+pub(super) fn visited(now: UnixMillis, name: &str) -> Event {
+    let text = format!(
+        "\"{name}\", a peer, opens a sealed session to hand over a file. Nothing is saved before the user \
+         agrees; call bond_wait for the offer."
+    );
+    plain(now, Kind::Joined, text)
+}
+
+/// It is there.
+pub(super) fn met(now: UnixMillis, name: &str) -> Event {
+    let text = format!(
+        "Secure channel established with the peer \"{name}\": it proved that it holds its key."
+    );
+    plain(now, Kind::Confirmed, text)
+}
+
+/// The peer's human did not decide in time.
+pub(super) fn undecided(now: UnixMillis) -> Event {
+    let text = "The other side's user did not decide about the file in time. The session is over.";
+    plain(now, Kind::Ended, text.to_owned())
+}
+
+/// Why a peer's program does not come.
+pub(super) const fn why_not_coming(why: NotComing) -> &'static str {
+    match why {
+        NotComing::Busy => {
+            "the peer's program is in another sealed session; try again when that is over"
+        }
+        NotComing::Relay => {
+            "the peer's program uses another relay for sealed sessions; both sides have to name the same \
+             one with --bond-relay"
+        }
+        NotComing::Failed => "the peer's program could not join the session at the relay",
+    }
 }
 
 /// A card that counts for nothing.

@@ -95,6 +95,7 @@ impl Desk {
         if let Some(live) = state.live.as_mut() {
             settle(live);
         }
+        self.end_errand(state);
     }
 
     fn request(self: &Arc<Self>, live: &mut Live, action: Action) {
@@ -229,11 +230,19 @@ impl Desk {
             (Happening::Own(what), Some(live)) => tell::transfer(now, what, &mut live.outgoing),
             _ => None,
         };
+        if let Some(live) = state.live.as_mut() {
+            super::errand::learn(live, &happening);
+        }
         let offer = match (&happening, &state.live) {
             (Happening::FileOffered { id, .. }, Some(live)) => live.offered.get(id),
             _ => None,
         };
         let offer = offer.map(|(known, _)| known);
+        let met = match (&happening, &state.live) {
+            (Happening::Confirmed { .. }, Some(live)) => live.errand.as_ref(),
+            _ => None,
+        };
+        let about_ours = about_ours.or_else(|| met.map(|errand| tell::met(now, &errand.name)));
         if let Some(event) = about_ours.or_else(|| tell::event(now, happening, offer)) {
             state.news.push(event);
         }
@@ -270,7 +279,8 @@ fn beside(live: &mut Live, row: &Row, operator: bool) -> Beside {
     match row {
         Row::OfferReceived { id, .. } => {
             if let Some(offer) = live.session.offer(id) {
-                let (id, from, name) = (id.as_str(), &offer.from, &offer.name);
+                let peer = live.errand.as_ref().map(|errand| &errand.name);
+                let (id, from, name) = (id.as_str(), peer.unwrap_or(&offer.from), &offer.name);
                 let known = match live.mode {
                     BondMode::Own => {
                         let size = offer.size;

@@ -61,3 +61,16 @@ pub struct Pin {
     /// What the other side will be called here. Default: what it calls itself, where that is free.
     pub petname: Option<String>,
 }
+
+/// `send_file`
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct FileToPeer {
+    /// Who gets it: a peer's name, or its public key.
+    pub peer: String,
+    /// The file: a path inside the project directory.
+    pub filepath: String,
+    /// A note that goes with it.
+    pub message: Option<String>,
+    /// The peer's session, where it has several.
+    pub session: Option<String>,
+}

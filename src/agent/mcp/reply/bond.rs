@@ -55,6 +55,9 @@ pub struct BondState {
     pub role: Option<String>,
     /// How many are in the session, this side included.
     pub peers: u64,
+    /// The name of the peer whose session it is, where no code opened it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peer: Option<String>,
     /// Words that both sides see alike, where the session has them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub words: Option<String>,

@@ -15,6 +15,7 @@ pub mod peer;
 pub mod pending;
 mod room;
 pub mod send;
+pub mod send_file;
 pub mod session;
 pub mod task;
 mod view;
