@@ -37,5 +37,6 @@ pub mod progress;
 pub mod pump;
 pub mod roster;
 pub mod runtime;
+mod sweep;
 pub mod trouble;
 pub mod wake;
