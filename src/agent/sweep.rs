@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::clock::SystemClock;
 use super::config::AgentConfig;
 use super::ledger::{Ledger, LedgerError};
 use crate::domain::decide::agent::{
     AgentCommand, AgentReply, CareCommand, DirectoryCommand, PairingCommand,
 };
 use crate::domain::gate::Windows;
+use crate::system::SystemClock;
 use crate::types::limit::DIRECTORY_RETENTION_MS;
 use crate::types::time::{Clock as _, UnixMillis};
 
