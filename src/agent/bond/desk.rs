@@ -39,8 +39,8 @@ use super::operator::Operator;
 use super::relay::{BondRelay, RelayFailure};
 use super::scribe::Scribe;
 use super::tell;
-use crate::agent::clock::{OsEntropy, SystemClock};
 use crate::agent::core::Core;
+use crate::agent::random::OsEntropy;
 use crate::domain::bond::names::{legacy_rule, own_rule};
 use crate::domain::bond::preview::Offered;
 use crate::domain::machine::bond::own::OWN_MAX_FILE_BYTES;
@@ -49,6 +49,7 @@ use crate::domain::machine::bond::{
     Ticket,
 };
 use crate::event::agent::{BondMode, DecidedBy};
+use crate::system::SystemClock;
 use crate::types::id::{PublicKey, SessionId};
 use crate::types::secret::Secret;
 use crate::types::time::{Clock as _, UnixMillis};
