@@ -74,6 +74,14 @@ mod bond_audit;
     feature = "cli"
 ))]
 mod bond_bus;
+#[cfg(all(
+    unix,
+    feature = "agent",
+    feature = "bus",
+    feature = "cli",
+    feature = "testkit"
+))]
+mod bond_cards;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod bond_consent;
 #[cfg(all(feature = "sealed", feature = "testkit"))]

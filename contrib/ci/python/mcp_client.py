@@ -43,7 +43,7 @@ WRITES = {
     "send_message", "acknowledge_messages", "add_peer", "remove_peer", "set_summary", "cancel_task",
     "request_pair", "accept_pair", "reject_pair", "cancel_pair_request",
     "bond_connect", "bond_join", "bond_status", "bond_send", "bond_message", "bond_wait", "bond_accept",
-    "bond_decline", "bond_end", "bond_pin",
+    "bond_decline", "bond_end", "bond_pin", "send_file",
 }
 ASKS_THE_USER = {"add_peer", "remove_peer", "request_pair", "accept_pair", "bond_accept", "bond_pin"}
 SAMPLES = {
@@ -373,6 +373,9 @@ async def bond_calls(world, tally, client, good):
     await tool("bond_pin")
     await told("pin_asked")
     await good("bond_pin", {}, "Peer Pinned")
+    await good("bond_end", {}, "Session Ended")
+    await tool("bond_end")
+    await good("send_file", {"peer": "other", "session": "bond-1", "filepath": "mine.md"}, "File Offered")
     await good("bond_end", {}, "Session Ended")
     other.close()
 

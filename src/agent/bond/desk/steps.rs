@@ -279,9 +279,8 @@ fn beside(live: &mut Live, row: &Row, operator: bool) -> Beside {
     match row {
         Row::OfferReceived { id, .. } => {
             if let Some(offer) = live.session.offer(id) {
-                let peer = live.errand.as_ref().map(|errand| &errand.name);
-                let (id, from, name) = (id.as_str(), peer.unwrap_or(&offer.from), &offer.name);
-                let known = match live.mode {
+                let (id, from, name) = (id.as_str(), &offer.from, &offer.name);
+                let mut known = match live.mode {
                     BondMode::Own => {
                         let size = offer.size;
                         Offered::to_come(id, from, name, &offer.note, size, &offer.sha256)
@@ -291,6 +290,10 @@ fn beside(live: &mut Live, row: &Row, operator: bool) -> Beside {
                         Offered::of(id, from, name, &offer.note, content, &offer.sha256)
                     }
                 };
+                // A peer has a name, and it proved that it is the one of that name.
+                if let Some(errand) = &live.errand {
+                    known.from = Some(format!("\"{}\"", errand.name));
+                }
                 known.kind.clone_into(&mut beside.file_type);
                 beside.rules = known.findings();
                 let at = SystemClock.now();
