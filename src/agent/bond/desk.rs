@@ -50,7 +50,7 @@ use crate::domain::machine::bond::{
 };
 use crate::event::agent::{BondMode, DecidedBy};
 use crate::system::SystemClock;
-use crate::types::id::{PublicKey, SessionId};
+use crate::types::id::SessionId;
 use crate::types::secret::Secret;
 use crate::types::time::{Clock as _, UnixMillis};
 use crate::wire::bond::code::{RoutingId, SessionCode};
@@ -197,9 +197,7 @@ pub(super) struct Live {
     /// What writes those.
     arrivals: Option<Arrivals>,
     pins: pin::Pins,
-    /// The peer whose session this is, where no code opened it.
-    visitor: Option<PublicKey>,
-    /// What such a session is for.
+    /// The peer whose session this is, and what for, where no code opened it.
     errand: Option<errand::Errand>,
     tasks: JoinSet<()>,
 }
@@ -341,10 +339,10 @@ impl Desk {
         #[cfg(unix)]
         self.answer_operator();
         let relay = BondRelay::new(self.config.relay.as_ref().map_err(Clone::clone)?)?;
-        let (visitor, errand) = match &opening {
-            Opening::Code(_) => (None, None),
+        let errand = match &opening {
+            Opening::Code(_) => None,
             Opening::Peer { pinned, name, .. } => {
-                (Some(pinned.peer), Some(errand::Errand::new(role, name)))
+                Some(errand::Errand::new(role, pinned.peer, name))
             }
         };
         let policy = match &opening {
@@ -393,7 +391,6 @@ impl Desk {
                 coming: BTreeMap::new(),
                 arrivals: None,
                 pins: pin::Pins::default(),
-                visitor,
                 errand,
                 tasks: JoinSet::new(),
             };
