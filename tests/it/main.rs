@@ -20,6 +20,14 @@ mod admin_bond;
     feature = "cli",
     feature = "testkit"
 ))]
+mod admin_columns;
+#[cfg(all(
+    target_os = "linux",
+    feature = "agent",
+    feature = "bus",
+    feature = "cli",
+    feature = "testkit"
+))]
 mod admin_compact;
 #[cfg(all(unix, feature = "cli", feature = "testkit"))]
 mod admin_history;
