@@ -12,9 +12,9 @@ use super::bond::audit::AuditFile;
 use super::bond::books::BondBooks;
 use super::bond::desk::Desk;
 use super::bond::scribe::Scribe;
-use super::client::ClientError;
 use super::clock::SystemClock;
 use super::config::{AgentConfig, StorePlace};
+use super::connect::SetUpError;
 use super::core::Core;
 use super::lease::{self, Right};
 use super::ledger::{Ledger, LedgerError};
@@ -56,7 +56,7 @@ pub enum StartError {
     Key(#[from] LoadKeyError),
     /// No HTTP.
     #[error(transparent)]
-    Client(#[from] ClientError),
+    Client(#[from] SetUpError),
     /// The identity has another allowlist.
     #[error(transparent)]
     Peers(#[from] PeersFileError),
