@@ -34,7 +34,7 @@ use super::operator::Operator;
 use super::relay::{BondRelay, RelayFailure};
 use super::scribe::Scribe;
 use super::tell;
-use crate::agent::clock::{OsEntropy, SystemClock};
+use crate::agent::random::OsEntropy;
 use crate::domain::bond::names::{legacy_rule, own_rule};
 use crate::domain::bond::preview::Offered;
 use crate::domain::machine::bond::own::OWN_MAX_FILE_BYTES;
@@ -42,6 +42,7 @@ use crate::domain::machine::bond::{
     Action, Input, Machine, Offer, OfferId, OwnSession, Phase, Policy, Role, Session, Ticket,
 };
 use crate::event::agent::{BondMode, DecidedBy};
+use crate::system::SystemClock;
 use crate::types::id::SessionId;
 use crate::types::secret::Secret;
 use crate::types::time::{Clock as _, UnixMillis};

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::desk::Desk;
 use super::pace::Pace;
 use super::relay::{BondRelay, FailureKind, RelayFailure};
-use crate::agent::clock::jitter;
+use crate::agent::random::jitter;
 use crate::crypto::agree::AgreementPublic;
 use crate::domain::machine::bond::{Delivery, Input, Polled, Request, Role, Ticket};
 use crate::wire::bond::code::{PeerId, RoutingId};

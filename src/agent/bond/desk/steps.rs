@@ -8,13 +8,13 @@ use crate::agent::bond::driver::{self, Post};
 use crate::agent::bond::page::Beside;
 use crate::agent::bond::relay::RelayFailure;
 use crate::agent::bond::tell;
-use crate::agent::clock::SystemClock;
 use crate::crypto::agree::AgreementPublic;
 use crate::domain::bond::preview::Offered;
 use crate::domain::machine::bond::{
     Action, Ending, Happening, Input, OwnAction, OwnHappening, OwnInput, Phase, Role, Row, Ticket,
 };
 use crate::event::agent::BondMode;
+use crate::system::SystemClock;
 use crate::types::time::{Clock as _, UnixMillis};
 use crate::wire::bond::code::{PeerId, RoutingId};
 use crate::wire::rendezvous_client::Leave;
