@@ -148,7 +148,7 @@ fn a_session_is_taken_off_the_board_until_it_announces_itself_again() {
         let body = json!({
             "pubkey": "k\u{202e}", "name": name, "session": { "session_id": "s" }, "ts": 1,
         });
-        let client = reqwest::blocking::Client::new();
+        let client = crate::support::web();
         let answer = client
             .post(format!("{}/announce", bus.url))
             .json(&body)
@@ -168,7 +168,9 @@ fn a_session_is_taken_off_the_board_until_it_announces_itself_again() {
     assert_eq!(gone["removed"], true);
     assert_eq!(answer(dir.path(), &["roster"])["sessions"], json!([]));
     // The bus itself shows it no more, and takes it in again.
-    let public: Value = reqwest::blocking::get(format!("{}/status", bus.url))
+    let public: Value = crate::support::web()
+        .get(format!("{}/status", bus.url))
+        .send()
         .unwrap()
         .json()
         .unwrap();
@@ -422,7 +424,7 @@ fn what_a_full_bus_refuses_is_counted() {
     let dir = tempfile::tempdir().unwrap();
     let bus = RunningBus::with(dir.path(), &["--queue-cap", "1", "--overflow", "refuse"]);
     bus.send("b", &json!(1));
-    let client = reqwest::blocking::Client::new();
+    let client = crate::support::web();
     let body = json!({ "to": "b", "payload": 2 });
     let refused = client
         .post(format!("{}/send", bus.url))

@@ -13,13 +13,13 @@ use crate::mcp_support::{Agent, Home, eventually};
 const TOOL: &[(&str, &str)] = &[("INTERLINK_CONSENT", "tool")];
 
 /// A bus with a relay; killed on drop.
-struct Bus {
+pub(crate) struct Bus {
     child: Child,
-    relay: SocketAddr,
+    pub(crate) relay: SocketAddr,
 }
 
 impl Bus {
-    fn start(home: &std::path::Path) -> Bus {
+    pub(crate) fn start(home: &std::path::Path) -> Bus {
         Bus::start_on(home, "127.0.0.1:0")
     }
 

@@ -96,6 +96,14 @@ mod bond_record;
 mod bond_sessions;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod bond_support;
+#[cfg(all(
+    target_os = "linux",
+    feature = "bus",
+    feature = "cli",
+    feature = "testkit",
+    feature = "tls"
+))]
+mod bond_tls;
 #[cfg(all(feature = "bus", feature = "cli"))]
 mod bus_process;
 #[cfg(feature = "testkit")]

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::relay::{BondUrl, BondUrlError};
+use crate::agent::connect::Authorities;
 
 /// The relay when none is named.
 pub const DEFAULT_RELAY: &str = "http://127.0.0.1:9441";
@@ -17,6 +18,8 @@ pub const MAX_FILE_KB: u32 = 384;
 pub struct BondConfig {
     /// The relay; where its address is no address, why. That is told to whoever wants a session.
     pub relay: Result<BondUrl, BondUrlError>,
+    /// Who vouches for a relay behind `https://`.
+    pub authorities: Authorities,
     /// Largest file in KiB, both ways: 1 to [`MAX_FILE_KB`].
     pub max_file_kb: u32,
     /// Folders from which files may be sent.
@@ -116,6 +119,11 @@ mod tests {
         ] {
             assert!(BondUrl::parse(bad).is_err(), "{bad:?}");
         }
-        assert!(BondUrl::parse("https://a").is_err());
+        assert_eq!(
+            BondUrl::parse("https://A:443/b/")
+                .map(|u| u.to_string())
+                .ok(),
+            cfg!(feature = "tls").then(|| "https://a/b".to_owned())
+        );
     }
 }

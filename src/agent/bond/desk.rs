@@ -298,7 +298,10 @@ impl Desk {
         }
         #[cfg(unix)]
         self.answer_operator();
-        let relay = BondRelay::new(self.config.relay.as_ref().map_err(Clone::clone)?)?;
+        let relay = BondRelay::new(
+            self.config.relay.as_ref().map_err(Clone::clone)?,
+            &self.config.authorities,
+        )?;
         let policy = match &code {
             AnyCode::Legacy(_) => Policy {
                 max_file_bytes: u64::from(self.config.max_file_kb).saturating_mul(1024),

@@ -10,6 +10,7 @@ use super::McpError;
 use crate::agent::bond::config::{BondConfig, DEFAULT_RELAY, MAX_FILE_KB, default_roots, file_kb};
 use crate::agent::bond::relay::BondUrl;
 use crate::agent::config::StorePlace;
+use crate::agent::connect::Authorities;
 use crate::cli::paths;
 use crate::types::id::PublicKey;
 
@@ -41,6 +42,7 @@ impl BondFlags {
         &self,
         store: &StorePlace,
         key: &PublicKey,
+        authorities: &Authorities,
     ) -> Result<BondConfig, McpError> {
         let env = paths::process_env;
         let text = |name: &str| env(name).and_then(|value| value.into_string().ok());
@@ -79,6 +81,7 @@ impl BondFlags {
         };
         Ok(BondConfig {
             relay,
+            authorities: authorities.clone(),
             max_file_kb: self
                 .bond_max_file_kb
                 .unwrap_or_else(|| file_kb(text("COVALENT_MAX_FILE_KB").as_deref())),

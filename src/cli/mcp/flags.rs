@@ -10,6 +10,7 @@ use super::McpError;
 use super::bond::BondFlags;
 use super::socket::{HostError, messaging_socket};
 use crate::agent::config::{OperatorFlags, StorePlace};
+use crate::agent::connect::Authorities;
 use crate::agent::host::HostConfig;
 use crate::cli::paths;
 use crate::cli::units::{duration_ms, size};
@@ -51,6 +52,7 @@ const HEEDED: [(&str, &[&str]); 4] = [
             "insecure_key_permissions",
             "peers",
             "url",
+            "relay_ca",
             "db",
             "store_mode",
             "memory",
@@ -63,6 +65,7 @@ const HEEDED: [(&str, &[&str]); 4] = [
             "insecure_key_permissions",
             "peers",
             "url",
+            "relay_ca",
             "db",
             "store_mode",
             "memory",
@@ -129,6 +132,11 @@ pub(super) struct Common {
         help_heading = "Relays", global = true
     )]
     pub(super) url: String,
+
+    /// The authorities, in a PEM file, that vouch for relays behind https://, those of sealed sessions
+    /// too; no others do [default: those that the system trusts]
+    #[arg(long, value_name = "PATH", env = "INTERLINK_RELAY_CA", value_parser = path(), help_heading = "Relays", global = true)]
+    pub(super) relay_ca: Option<PathBuf>,
 
     /// The identity's store [default:
     /// $XDG_STATE_HOME/interlink/agent/<public key>/agent.redb]
@@ -341,6 +349,14 @@ impl Common {
         } else {
             KeyPermissions::Private
         }
+    }
+
+    /// Who vouches for relays behind `https://`.
+    pub(super) fn authorities(&self) -> Result<Authorities, McpError> {
+        Ok(match named(self.relay_ca.as_ref()) {
+            Some(path) => Authorities::read(path)?,
+            None => Authorities::default(),
+        })
     }
 
     pub(super) fn key_path(&self) -> Result<PathBuf, McpError> {
