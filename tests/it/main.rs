@@ -78,8 +78,23 @@ mod bond_own;
 mod bond_record;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod bond_sessions;
+#[cfg(all(
+    target_os = "linux",
+    feature = "agent",
+    feature = "bus",
+    feature = "cli"
+))]
+mod bond_spoken;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod bond_support;
+#[cfg(all(
+    unix,
+    feature = "agent",
+    feature = "bus",
+    feature = "cli",
+    feature = "testkit"
+))]
+mod bond_wake;
 #[cfg(all(feature = "bus", feature = "cli"))]
 mod bus_process;
 #[cfg(feature = "testkit")]
