@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use interlink::bus::{Config, Handle, SystemClock, spawn};
+use interlink::bus::{Config, Handle, spawn};
 use interlink::domain::decide::bus::{Overflow, QueueLimits};
 use interlink::store::{Location, OpenOptions};
+use interlink::system::SystemClock;
 
 /// Bytes of payload in every message.
 const BODY: usize = 512;

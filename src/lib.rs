@@ -15,6 +15,7 @@
 //! F5 bus|agent  async edges: axum | rmcp, reqwest     (bus and agent never meet)
 //! F4 store      redb adapter, committer thread, migrations (blocking, no tokio)
 //!    keystore   key files: permissions, exclusive creation, durable replacement
+//!    system     the machine's clock
 //! F3 domain     tables, projections, decide, gate     (no IO, no clock, no randomness)
 //! F2 event      events, kinds, records, stored shapes
 //! F1 wire | codec      (wire stands on crypto)
@@ -51,6 +52,8 @@ pub mod event;
 pub mod keystore;
 #[cfg(feature = "persist")]
 pub mod store;
+#[cfg(any(feature = "bus", feature = "agent", feature = "cli"))]
+pub mod system;
 #[cfg(feature = "testkit")]
 pub mod testkit;
 #[cfg(feature = "identity")]

@@ -9,18 +9,19 @@ use tokio::sync::{Notify, watch};
 
 use super::bond::desk::Desk;
 use super::client::RelayClient;
-use super::clock::{OsEntropy, SystemClock};
 use super::config::AgentConfig;
 use super::lease::{LeaseState, Right};
 use super::ledger::{Ledger, LedgerError};
 use super::pace::Complaints;
 use super::pairing::Backlog;
 use super::peers_file::PeersFile;
+use super::random::OsEntropy;
 use super::roster::Memory;
 use super::trouble::Told;
 use crate::crypto::sign::SigningIdentity;
 use crate::domain::decide::agent::{AgentCommand, AgentRefusal, AgentReply, Lease};
 use crate::domain::machine::outbox::RelayHealth;
+use crate::system::SystemClock;
 use crate::types::id::{PublicKey, SessionId};
 use crate::types::route::Route;
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -13,25 +13,22 @@ use super::bond::books::BondBooks;
 use super::bond::desk::Desk;
 use super::bond::scribe::Scribe;
 use super::client::ClientError;
-use super::clock::SystemClock;
 use super::config::{AgentConfig, StorePlace};
 use super::core::Core;
 use super::lease::{self, Right};
-use super::ledger::{Ledger, LedgerError};
+use super::ledger::Ledger;
 use super::lifecycle::{self, Ending, Parent};
 use super::mcp::server::{Served, serve as serve_host};
 use super::peers_file::{PeersFile, PeersFileError};
 use super::runtime::{Base, Supervisor};
-use super::{pairing, poll, presence, progress, pump, wake};
+use super::{pairing, poll, presence, progress, pump, sweep, wake};
 use crate::crypto::sign::SigningIdentity;
-use crate::domain::decide::agent::{
-    AgentCommand, AgentReply, CareCommand, DirectoryCommand, PairingCommand,
-};
+use crate::domain::decide::agent::AgentCommand;
 use crate::domain::query::agent as query;
 use crate::keystore::LoadKeyError;
 use crate::store::{Location, OpenOptions, Retention};
+use crate::system::SystemClock;
 use crate::types::id::{MsgId, SessionId};
-use crate::types::limit::DIRECTORY_RETENTION_MS;
 use crate::types::route::Route;
 use crate::types::time::{Clock as _, UnixMillis};
 use crate::wire::envelope::{Draft, Message, MessageKind};
@@ -40,12 +37,6 @@ use crate::wire::envelope::{Draft, Message, MessageKind};
 const FAREWELL: Duration = Duration::from_millis(200);
 /// How often the allowlist file is looked at when no mail comes.
 const PEERS_LOOK: Duration = Duration::from_secs(5);
-/// How often forgotten ids are swept.
-const SWEEP: Duration = Duration::from_secs(3600);
-/// How often old conversations are let go of.
-const HISTORY_SWEEP: Duration = Duration::from_secs(86_400);
-/// When that is done first: many sessions live for less than an hour.
-const FIRST_SWEEP: Duration = Duration::from_secs(60);
 
 /// The program cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -122,7 +113,10 @@ pub async fn serve(
     let (refuse, refused) = oneshot::channel();
     let mut parts = JoinSet::new();
     parts.spawn(watch_peers(Arc::clone(&supervisor), refuse));
-    parts.spawn(sweep(Arc::clone(&supervisor)));
+    parts.spawn({
+        let supervisor = Arc::clone(&supervisor);
+        async move { sweep::run(&supervisor.base.ledger, &supervisor.base.config).await }
+    });
     if let Some(session) = &supervisor.base.config.session {
         supervisor.bind(session)?;
     }
@@ -203,67 +197,6 @@ async fn watch_peers(supervisor: Arc<Supervisor>, refuse: oneshot::Sender<PeersF
             Duration::from_millis(50)
         };
         tokio::time::sleep(pause).await;
-    }
-}
-
-/// Forgets ids of messages that are too old to be accepted anyway, with a day to spare, and sessions
-/// that nobody saw or wrote to for long; ends pairing requests that nobody decided; once a day, and
-/// soon after the start, lets conversations go that ended long ago.
-async fn sweep(supervisor: Arc<Supervisor>) {
-    const SPARE_MS: u64 = 86_400_000;
-    let base = &supervisor.base;
-    let mut wait = FIRST_SWEEP;
-    let mut forgotten: Option<Instant> = None;
-    loop {
-        tokio::time::sleep(wait).await;
-        wait = SWEEP;
-        let now = SystemClock.now();
-        let windows = base.config.windows;
-        let keep = windows
-            .past_peer_ms
-            .saturating_add(windows.future_ms)
-            .saturating_add(SPARE_MS);
-        let command = AgentCommand::ForgetReplay {
-            before: now.minus(keep),
-            now,
-        };
-        let unused = DirectoryCommand::ExpireSessions {
-            before: now.minus(DIRECTORY_RETENTION_MS),
-        };
-        let expire = PairingCommand::Expire { now }.into();
-        for command in [command, AgentCommand::Directory(unused), expire] {
-            if let Err(e) = base.ledger.submit(command).await {
-                tracing::debug!("sweep: {e}");
-            }
-        }
-        if forgotten.is_none_or(|at| at.elapsed() >= HISTORY_SWEEP) {
-            forgotten = Some(Instant::now());
-            let before = now.minus(base.config.keep_history_ms);
-            if let Err(e) = forget_history(base, before).await {
-                tracing::debug!("sweep of the history: {e}");
-            }
-        }
-    }
-}
-
-/// Lets go of what ended before a time, a bounded record at a time; other writes come in between.
-async fn forget_history(base: &Base, before: UnixMillis) -> Result<(), LedgerError> {
-    let mut sum = 0;
-    loop {
-        let command = AgentCommand::Care(CareCommand::ForgetHistory { before });
-        match base.ledger.submit(command).await? {
-            AgentReply::Forgotten { rows, more } if rows > 0 => {
-                sum += rows;
-                if more {
-                    continue;
-                }
-            }
-            _ => {}
-        }
-        if sum > 0 {
-            tracing::info!("{sum} old messages and tasks are forgotten");
-        }
-        return Ok(());
     }
 }
 

@@ -18,7 +18,6 @@
 
 pub mod bond;
 pub mod client;
-pub mod clock;
 pub mod config;
 pub mod core;
 pub mod directory;
@@ -35,7 +34,9 @@ pub mod poll;
 pub mod presence;
 pub mod progress;
 pub mod pump;
+pub mod random;
 pub mod roster;
 pub mod runtime;
+mod sweep;
 pub mod trouble;
 pub mod wake;

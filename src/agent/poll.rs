@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
-use super::clock::jitter;
 use super::core::{ActError, Core, Relay};
 use super::pace::{Pace, Taken};
 use super::pairing::{self, After, Asked};
+use super::random::jitter;
 use super::{presence, pump};
 use crate::crypto::hash::sha256;
 use crate::domain::decide::agent::{

@@ -15,11 +15,11 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::client::{CallError, Sent};
-use super::clock::jitter;
 use super::core::{ActError, Core, Relay};
 use super::lease::Right;
 use super::ledger::LedgerError;
 use super::lifecycle::is_alive;
+use super::random::jitter;
 use crate::crypto::hash::sha256;
 use crate::domain::decide::agent::{AgentCommand, AgentRefusal};
 use crate::domain::machine::outbox::{RelayGate, backoff_ms};

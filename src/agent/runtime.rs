@@ -15,7 +15,6 @@ use tokio::task::JoinSet;
 
 use super::bond::desk::Desk;
 use super::client::{ClientError, RelayClient};
-use super::clock::{OsEntropy, SystemClock};
 use super::config::AgentConfig;
 use super::core::{Core, Relay};
 use super::driver::{self, Last};
@@ -25,10 +24,12 @@ use super::ledger::Ledger;
 use super::mcp::server::HostConnection;
 use super::pairing::Backlog;
 use super::peers_file::PeersFile;
+use super::random::OsEntropy;
 use super::roster::Memory;
 use super::trouble::Told;
 use crate::crypto::sign::SigningIdentity;
 use crate::domain::decide::agent::{AgentCommand, HostCommand};
+use crate::system::SystemClock;
 use crate::types::id::SessionId;
 use crate::types::time::{Clock as _, UnixMillis};
 

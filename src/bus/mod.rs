@@ -28,4 +28,4 @@ mod upkeep;
 
 pub use board::BoardError;
 pub use rendezvous::RelayConfig;
-pub use serve::{AdminAccess, Config, Handle, ServeError, SystemClock, spawn};
+pub use serve::{AdminAccess, Config, Handle, ServeError, spawn};

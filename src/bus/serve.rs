@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -36,7 +36,7 @@ use crate::store::{
     CommitListener, Location, OpenError, OpenOptions, ReadError, Store, create_private_dir,
 };
 use crate::types::limit::MAX_IDLE_MS;
-use crate::types::time::{Clock, UnixMillis, millis};
+use crate::types::time::Clock;
 use crate::wire::admin::AdminFile;
 
 /// How long requests that have begun may take once the bus shuts down, a body that still arrives
@@ -45,20 +45,6 @@ const GRACE: Duration = Duration::from_millis(1000);
 
 /// Pause after the system refused to hand out a connection, e.g. for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-
-/// The system's wall clock.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SystemClock;
-
-impl Clock for SystemClock {
-    fn now(&self) -> UnixMillis {
-        UnixMillis(
-            SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .map_or(0, millis),
-        )
-    }
-}
 
 /// The way in for the operator's tool.
 #[derive(Clone)]

@@ -14,9 +14,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::exit::{Exit, STORE_EXIT_CODES};
 use super::units::{duration_ms, size};
 use super::{logging, out, paths};
-use crate::bus::{AdminAccess, Config, RelayConfig, ServeError, SystemClock, spawn};
+use crate::bus::{AdminAccess, Config, RelayConfig, ServeError, spawn};
 use crate::domain::decide::bus::{Overflow, QueueLimits, RelayLimits};
 use crate::store::{Location, OpenError, OpenOptions, Retention};
+use crate::system::SystemClock;
 
 const PROGRAM: &str = "interlink-bus";
 

@@ -12,12 +12,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::args::variable;
-use crate::agent::clock::SystemClock;
 use crate::agent::mcp::render::is_plain_id;
 use crate::agent::mcp::tool::host::verdict;
 use crate::agent::progress;
 use crate::domain::query::agent as query;
 use crate::store::{Mode, Reader, Snapshot};
+use crate::system::SystemClock;
 use crate::types::id::SessionId;
 use crate::types::time::Clock as _;
 

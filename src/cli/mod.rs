@@ -6,8 +6,6 @@ pub mod admin;
 pub mod args;
 #[cfg(feature = "bus")]
 pub mod bus;
-#[cfg(feature = "persist")]
-mod clock;
 #[cfg(feature = "agent")]
 mod doctor;
 pub mod exit;

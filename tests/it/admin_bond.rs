@@ -17,7 +17,6 @@ use interlink::agent::bond::control::{
     Trouble, ask, folder, sockets,
 };
 use interlink::agent::bond::page::{Beside, Page};
-use interlink::agent::clock::SystemClock;
 use interlink::agent::ledger::Ledger;
 use interlink::crypto::hash::sha256;
 use interlink::domain::decide::agent::Agent;
@@ -25,6 +24,7 @@ use interlink::domain::machine::bond::{OfferId, Row};
 use interlink::event::StoredEvent as _;
 use interlink::event::agent::{AgentEvent, BondMode, DecidedBy, Verdict};
 use interlink::store::{Location, OpenOptions, Store};
+use interlink::system::SystemClock;
 use interlink::testkit::sample_bond::bond_history;
 use interlink::types::id::SessionId;
 use interlink::types::seq::Seq;

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use interlink::bus::{Config, Handle, SystemClock, spawn};
+use interlink::bus::{Config, Handle, spawn};
 use interlink::domain::decide::bus::{Overflow, QueueLimits};
 use interlink::store::{Location, OpenOptions};
+use interlink::system::SystemClock;
 use interlink::types::time::{Clock, UnixMillis};
 use serde_json::Value;
 

@@ -35,6 +35,14 @@ mod admin_lists;
     target_os = "linux",
     feature = "agent",
     feature = "bus",
+    feature = "cli",
+    feature = "testkit"
+))]
+mod admin_pages;
+#[cfg(all(
+    target_os = "linux",
+    feature = "agent",
+    feature = "bus",
     feature = "cli"
 ))]
 mod admin_peers;

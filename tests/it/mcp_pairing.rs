@@ -1,7 +1,8 @@
 //! Two strangers become peers: channel servers, a bus, and users who answer.
 
-use interlink::agent::clock::{OsEntropy, SystemClock};
+use interlink::agent::random::OsEntropy;
 use interlink::crypto::sign::SigningIdentity;
+use interlink::system::SystemClock;
 use interlink::types::id::{MsgId, SessionId};
 use interlink::types::route::Route;
 use interlink::types::secret::Secret;

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use interlink::agent::clock::SystemClock;
 use interlink::domain::decide::agent::Agent as Domain;
 use interlink::domain::projection::agent::OutboxRow;
 use interlink::domain::query::agent as query;
 use interlink::domain::tables::{TableId, scan_rows};
 use interlink::event::agent::MailKind;
 use interlink::store::{Location, OpenOptions, Store};
+use interlink::system::SystemClock;
 use interlink::testkit::Rng;
 use interlink::types::id::PublicKey;
 use interlink::types::seq::Seq;

@@ -35,13 +35,14 @@ use super::operator::Operator;
 use super::relay::{BondRelay, RelayFailure};
 use super::scribe::Scribe;
 use super::tell;
-use crate::agent::clock::{OsEntropy, SystemClock};
+use crate::agent::random::OsEntropy;
 use crate::domain::bond::names::{legacy_rule, own_rule};
 use crate::domain::bond::preview::Offered;
 use crate::domain::machine::bond::{
     Action, Input, Machine, Offer, OfferId, OwnSession, Phase, Policy, Role, Session, Ticket,
 };
 use crate::event::agent::{BondMode, DecidedBy};
+use crate::system::SystemClock;
 use crate::types::id::SessionId;
 use crate::types::secret::Secret;
 use crate::types::time::{Clock as _, UnixMillis};

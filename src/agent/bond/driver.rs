@@ -12,7 +12,7 @@ use super::desk::Desk;
 use super::files::OutgoingError;
 use super::pace::Pace;
 use super::relay::{BondRelay, FailureKind, RelayFailure};
-use crate::agent::clock::jitter;
+use crate::agent::random::jitter;
 use crate::crypto::agree::AgreementPublic;
 use crate::domain::machine::bond::{
     Delivery, Input, OfferId, OwnInput, Polled, Request, Role, Ticket,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::config::BondConfig;
 use super::files::{self, Held, Incoming, IncomingError, OutgoingError, OutgoingRules, Placed};
-use crate::agent::clock::{OsEntropy, random_hex};
+use crate::agent::random::{OsEntropy, random_hex};
 use crate::domain::bond::names::{BaseName, NameRefusal, Types};
 use crate::domain::bond::wrap;
 use crate::domain::machine::bond::own::CHUNK_BYTES;

@@ -19,7 +19,7 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Component, Path, PathBuf};
 
-use crate::agent::clock::{OsEntropy, random_hex};
+use crate::agent::random::{OsEntropy, random_hex};
 use crate::crypto::hash::sha256;
 use crate::domain::bond::names::{
     BaseName, NameRefusal, Types, is_closed_directory, is_secret_directory,

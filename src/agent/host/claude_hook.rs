@@ -16,10 +16,10 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::notice_text;
-use crate::agent::clock::{OsEntropy, SystemClock, random_hex};
 use crate::agent::config::StorePlace;
 use crate::agent::driver::store_options;
 use crate::agent::lifecycle::Parent;
+use crate::agent::random::{OsEntropy, random_hex};
 use crate::crypto::hash::sha256;
 use crate::domain::decide::agent::{Agent, AgentCommand, AgentReply, Lease};
 use crate::domain::machine::notice::{NextNotice, NoticeStep, NoticeView, next, turn};
@@ -28,6 +28,7 @@ use crate::domain::query::agent as query;
 use crate::event::agent::NoticePath;
 use crate::store::create_private_dir;
 use crate::store::{ReadError, Snapshot, Store};
+use crate::system::SystemClock;
 use crate::types::id::SessionId;
 use crate::types::time::{Clock as _, UnixMillis};
 

@@ -6,10 +6,10 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::{Handoff, HostConfig, claude_channel, claude_hook, claude_socket, codex};
-use crate::agent::clock::random_hex;
 use crate::agent::config::StorePlace;
 use crate::agent::core::{ActError, Core};
 use crate::agent::mcp::server::HostConnection;
+use crate::agent::random::random_hex;
 use crate::domain::decide::agent::{AgentCommand, AgentReply, HostCommand, Lease};
 use crate::domain::machine::notice::{NextNotice, Notice, NoticeStep, NoticeView, next, turn};
 use crate::domain::projection::agent::{HostRow, NoticeRow};

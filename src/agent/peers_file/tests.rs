@@ -1,8 +1,8 @@
 use super::*;
-use crate::agent::clock::SystemClock;
 use crate::crypto::sign::SigningIdentity;
 use crate::event::agent::Origin;
 use crate::store::{Location, OpenOptions as StoreOptions};
+use crate::system::SystemClock;
 use crate::types::id::PublicKey;
 use crate::types::secret::Secret;
 use crate::types::time::UnixMillis;

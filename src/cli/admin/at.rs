@@ -166,7 +166,9 @@ fn position(reader: &dyn StoreReader, point: Point) -> Result<Seq, AdminError> {
     Ok(Seq(seq))
 }
 
-/// The newest record that was written at a time or before.
+/// The newest record that was written at a time or before. Where the log of a bus is compacted between
+/// two pages, a record behind the cut is right all the same, and the rows as of one before it are
+/// refused.
 fn newest_at(reader: &dyn StoreReader, at: u64) -> Result<Option<u64>, AdminError> {
     let mut next = 0;
     let mut newest = None;

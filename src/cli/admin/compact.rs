@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::super::clock::WallClock;
 use super::super::units::duration_ms;
 use super::confirm;
 use super::endpoint::EndpointReader;
@@ -25,6 +24,7 @@ use crate::domain::decide::agent::Agent;
 use crate::domain::decide::bus::Bus;
 use crate::event::kind::StoreKind;
 use crate::store::{Cut, Location, OpenOptions, Store, inspect, shrink};
+use crate::system::SystemClock;
 use crate::types::seq::Seq;
 use crate::types::time::Clock as _;
 use crate::wire::admin::Compaction;
@@ -88,7 +88,7 @@ pub(super) fn run(args: &Args, targets: &[Target], p: &mut Printer) -> Result<()
         },
         None => Cut {
             until: Seq::ZERO,
-            before: WallClock.now().minus(args.older_than),
+            before: SystemClock.now().minus(args.older_than),
         },
     };
     let access = target.access()?;
@@ -187,7 +187,7 @@ fn in_file(origin: &Origin, path: &Path, cut: Cut, planned: u64) -> Result<Compa
 }
 
 fn fold<D: Domain>(options: OpenOptions, cut: Cut, planned: u64) -> Result<Compaction, AdminError> {
-    let store = Store::<D>::open(options, Arc::new(WallClock), None)?;
+    let store = Store::<D>::open(options, Arc::new(SystemClock), None)?;
     let mut progress = Progress::new(planned);
     let mut sum = Compaction::default();
     while !sum.done {

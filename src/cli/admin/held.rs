@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::super::clock::WallClock;
 use super::error::AdminError;
 use super::locate::{Access, Target};
 use super::print::note_source;
@@ -13,6 +12,7 @@ use super::reader::{Origin, owner};
 use crate::domain::decide::bus::{Bus, BusCommand, BusReply, RelayCommand, RelayReply};
 use crate::event::kind::StoreKind;
 use crate::store::{CommandError, Location, OpenOptions, Store, holdings};
+use crate::system::SystemClock;
 use crate::types::limit::{MAX_ADMIN_ROWS, MAX_EXPIRE_BATCH};
 use crate::types::seq::Seq;
 use crate::types::time::Clock as _;
@@ -119,7 +119,7 @@ impl Held {
         let command = || {
             BusCommand::Relay(RelayCommand::End {
                 session: Some(Seq(session)),
-                now: WallClock.now(),
+                now: SystemClock.now(),
                 max: 1,
             })
         };
@@ -191,7 +191,7 @@ impl Held {
 
 fn open(path: &Path) -> Result<Store<Bus>, AdminError> {
     let options = OpenOptions::exclusive(Location::File(path.to_owned()));
-    Ok(Store::<Bus>::open(options, Arc::new(WallClock), None)?)
+    Ok(Store::<Bus>::open(options, Arc::new(SystemClock), None)?)
 }
 
 fn submit(store: &Store<Bus>, command: BusCommand) -> Result<u64, AdminError> {

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::super::clock::WallClock;
 use super::care::{self, CareError};
 use super::confirm;
 use super::error::AdminError;
@@ -21,6 +20,7 @@ use crate::domain::decide::bus::Bus;
 use crate::event::kind::StoreKind;
 use crate::store::verify::{VerifyError, verify};
 use crate::store::{FORMAT, Location, OpenOptions, Snapshot, Store, hold};
+use crate::system::SystemClock;
 use crate::wire::admin::Verification;
 
 #[derive(Debug, clap::Args)]
@@ -174,7 +174,7 @@ fn reopen<D: Domain>(path: &Path, rebuild: bool) -> Result<(), AdminError> {
         _ => OpenOptions::exclusive(location),
     };
     let options = OpenOptions { rebuild, ..options };
-    Store::<D>::open(options, Arc::new(WallClock), None)?.close();
+    Store::<D>::open(options, Arc::new(SystemClock), None)?.close();
     Ok(())
 }
 

@@ -15,7 +15,6 @@ use super::file::FileReader;
 use super::locate::identity_of;
 use super::print::{note, note_source};
 use super::reader::StoreReader as _;
-use crate::agent::clock::SystemClock;
 use crate::agent::config::parse_relays;
 use crate::agent::ledger::Ledger;
 use crate::agent::peers_file::{PeersFile, PeersFileError, digest as peers_file_digest};
@@ -26,6 +25,7 @@ use crate::event::kind::StoreKind;
 use crate::keystore::{self, KeyPermissions};
 use crate::store::{Location, OpenOptions, Snapshot, Store};
 use crate::store::{OpenError, ReadError};
+use crate::system::SystemClock;
 use crate::types::id::PublicKey;
 
 /// Which identity.

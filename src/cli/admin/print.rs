@@ -9,8 +9,8 @@ use std::io::{self, IsTerminal as _, Write};
 
 use serde::Serialize;
 
-use super::super::clock::WallClock;
 use super::reader::{Origin, Source};
+use crate::system::SystemClock;
 use crate::types::id::is_unsafe_char;
 use crate::types::text::{beginning, cells, is_invisible_char, visible, visible_id, visible_json};
 use crate::types::time::{Clock as _, UnixMillis};
@@ -329,7 +329,7 @@ pub(super) fn age(now: UnixMillis, then: u64) -> String {
 
 /// The wall clock.
 pub(super) fn now() -> UnixMillis {
-    WallClock.now()
+    SystemClock.now()
 }
 
 /// `2026-11-30`, UTC.

@@ -17,12 +17,12 @@ use std::time::Duration;
 use clap::Args;
 use serde::Serialize;
 
-use crate::agent::clock::SystemClock;
 use crate::agent::config::{StorePlace, parse_relays};
 use crate::agent::lifecycle::is_alive;
 use crate::domain::query::agent as query;
 use crate::keystore::{self, KeyPermissions};
 use crate::store::{Mode, ReadError, Reader};
+use crate::system::SystemClock;
 use crate::types::id::PublicKey;
 use crate::types::limit::{MAX_FUTURE_MS, MAX_ROSTER_BYTES};
 use crate::types::time::Clock as _;

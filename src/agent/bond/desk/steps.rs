@@ -8,7 +8,6 @@ use crate::agent::bond::driver::{self, Post};
 use crate::agent::bond::page::Beside;
 use crate::agent::bond::relay::RelayFailure;
 use crate::agent::bond::tell;
-use crate::agent::clock::SystemClock;
 use crate::crypto::agree::AgreementPublic;
 use crate::domain::bond::names::EscapedName;
 use crate::domain::bond::preview::Offered;
@@ -16,6 +15,7 @@ use crate::domain::machine::bond::{
     Action, Ending, Happening, Input, OwnAction, OwnHappening, Phase, Role, Row, Ticket,
 };
 use crate::event::agent::BondMode;
+use crate::system::SystemClock;
 use crate::types::time::{Clock as _, UnixMillis};
 use crate::wire::bond::code::{PeerId, RoutingId};
 use crate::wire::rendezvous_client::Leave;

@@ -5,11 +5,11 @@ use std::convert::Infallible;
 use serde_json::json;
 
 use super::room::{Span, longest};
-use crate::agent::clock::random_hex;
 use crate::agent::core::Core;
 use crate::agent::mcp::error::ToolError;
 use crate::agent::mcp::render::{self, From as ShownFrom, Shown};
 use crate::agent::mcp::reply::{Outgoing, Part, Receipt, Received, RelayState as ShownRelay};
+use crate::agent::random::random_hex;
 use crate::domain::machine::destination::Owner;
 use crate::domain::projection::agent::{NoticeRow, RelayState, Sent};
 use crate::domain::query::agent::{Mail, MailState, OutMail, Peer, mail_state};

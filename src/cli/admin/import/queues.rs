@@ -13,7 +13,6 @@ use super::super::reader::owner;
 use super::identity::is_kind;
 use super::report::{QUEUES, Report};
 use super::{Args, ImportError};
-use crate::agent::clock::SystemClock;
 use crate::crypto::hash::sha256;
 use crate::domain::decide::bus::{
     Bus, BusCommand, BusRefusal, BusReply, ImportMessage, Overflow, QueueLimits,
@@ -28,6 +27,7 @@ use crate::store::{
     CommandError, Location, OpenError, OpenOptions, PublicBus, PublicRow, ReadError, Receipt,
     Snapshot, Store,
 };
+use crate::system::SystemClock;
 use crate::types::limit::{MAX_IMPORTED_BYTES_PER_COMMAND, MAX_IMPORTED_PER_COMMAND};
 use crate::types::seq::Seq;
 use crate::wire::public::queued;

@@ -1,24 +1,6 @@
-//! The real clock and the real randomness, behind the traits of floor 0.
-
-use std::time::{SystemTime, UNIX_EPOCH};
+//! The real randomness, behind the trait of floor 0.
 
 use crate::types::entropy::{Entropy, EntropyError};
-use crate::types::time::{Clock, UnixMillis, millis};
-
-/// The wall clock of the machine.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SystemClock;
-
-impl Clock for SystemClock {
-    fn now(&self) -> UnixMillis {
-        // A clock before 1970 is a broken clock; the epoch is as good as any other wrong time.
-        UnixMillis(
-            SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .map_or(0, millis),
-        )
-    }
-}
 
 /// The operating system's randomness.
 #[derive(Clone, Copy, Debug, Default)]
