@@ -243,7 +243,6 @@ fn a_host_that_asks_hears_how_far_files_are_and_nothing_after_the_answer() {
     let bus = Bus::start(dir.path());
     let homes = [Home::new(1), Home::new(2)];
     let (mut host, mut guest) = spoken(&homes, &bus.url());
-    // A name that a terminal would obey.
     let size = 12 << 20;
     let content = noise(4, size);
     std::fs::write(homes[0].path().join("a b.bin"), &content).unwrap();
@@ -342,7 +341,8 @@ fn whoever_goes_away_while_a_file_comes_is_not_held_up() {
     guest.close_stdin();
     guest.wait();
     let took = begun.elapsed();
-    assert!(took < std::time::Duration::from_secs(12), "{took:?}");
+    // The library lets go of a call by itself after five seconds, without its answer.
+    assert!(took < std::time::Duration::from_millis(4_500), "{took:?}");
     eventually("the part is gone", || {
         incoming(&homes[1]).is_empty().then_some(())
     });
@@ -374,18 +374,22 @@ fn memory_does_not_grow_with_the_file_and_the_cap_is_the_operators() {
     let bus = Bus::start(dir.path());
     let homes = [Home::new(1), Home::new(2)];
     let cap = |mib| [TOOL[0], ("INTERLINK_BOND_MAX_SPOKEN_FILE_MIB", mib)];
-    let mut host = start(&homes[0], &bus.url(), &cap("100"));
+    let mut host = start(&homes[0], &bus.url(), &cap("50"));
     let mut guest = start(&homes[1], &bus.url(), &cap("2"));
     let (_, opened) = good(&mut host, "bond_connect", &json!({ "spoken": true }));
     let code = &opened["session_code"];
     good(&mut guest, "bond_join", &json!({ "sessionCode": code }));
     event(&mut host, "confirmed");
     event(&mut guest, "confirmed");
-    large(&homes[0].path().join("large.bin"), 90);
+    large(&homes[0].path().join("large.bin"), 40);
     let before = peak(host.pid());
-    good(&mut host, "bond_send", &json!({ "filepath": "large.bin" }));
+    let call = json!({ "name": "bond_send", "arguments": { "filepath": "large.bin" } });
+    let offering = host.post("tools/call", &call);
+    // Every byte of it is looked at, on a machine that has other things to do.
+    let said = host.answer_to_within(offering, std::time::Duration::from_secs(180));
+    assert_eq!(said["result"]["isError"], false, "{said}");
     let grown = peak(host.pid()) - before;
-    assert!(grown < 24 << 10, "{grown} KiB more for a file of 90 MiB");
+    assert!(grown < 20 << 10, "{grown} KiB more for a file of 40 MiB");
     // The other side takes no more than its own operator lets it.
     let refused = event(&mut guest, "file_rejected");
     assert!(

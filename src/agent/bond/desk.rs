@@ -9,6 +9,8 @@
 mod deals;
 mod error;
 mod steps;
+#[cfg(test)]
+mod tests;
 
 pub use error::DeskError;
 
@@ -197,9 +199,11 @@ pub(super) struct Live {
 }
 
 impl Live {
-    /// Whether the disk has so much to do that no more should come.
-    pub(super) fn is_behind(&self) -> bool {
-        self.arrivals.as_ref().is_some_and(Arrivals::is_full)
+    /// What is to be asked of the relay next; nothing while the disk has so much to do that no more
+    /// should come.
+    pub(super) fn take_poll(&mut self) -> Option<u64> {
+        let behind = self.arrivals.as_ref().is_some_and(Arrivals::is_full);
+        if behind { None } else { self.poll.take() }
     }
 }
 

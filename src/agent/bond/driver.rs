@@ -100,10 +100,10 @@ pub(super) async fn posts(
     mut renewed: watch::Receiver<u64>,
 ) {
     while let Some(post) = to_post.recv().await {
+        renewed.mark_unchanged();
         let Some((relay, mode)) = desk.with(id, |live| (live.relay.clone(), live.mode)) else {
             return;
         };
-        renewed.mark_unchanged();
         let outcome = tokio::select! {
             outcome = send(&relay, &post) => outcome,
             // The old connection may be dead. Our own mode sends again and is not heard twice; for
@@ -157,8 +157,8 @@ pub(super) async fn polls(
     let mut not_before = Instant::now();
     loop {
         let wanted = desk.with(id, |live| {
-            let due = Instant::now() >= not_before && !live.is_behind();
-            let since = if due { live.poll.take() } else { None };
+            let due = Instant::now() >= not_before;
+            let since = if due { live.take_poll() } else { None };
             let relay = live.relay.clone();
             (since, relay, live.session.routing(), live.session.me())
         });
