@@ -83,6 +83,8 @@ const HEEDED: [(&str, &[&str]); 4] = [
             "keep_history",
             "bond_relay",
             "bond_max_file_kb",
+            "bond_max_spoken_file_mib",
+            "bond_mode",
             "bond_root",
         ],
     ),
