@@ -18,6 +18,8 @@ bus,cli
 agent,cli
 sealed
 testkit,bus,agent
+tls
+tls,cli
 '
 count=0
 check() {

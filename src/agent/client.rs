@@ -8,21 +8,19 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use reqwest::{Client, RequestBuilder, Response, StatusCode, Url, redirect};
+use reqwest::{Client, RequestBuilder, Response, StatusCode, Url};
 use serde::Serialize;
 
+use super::connect::{self, Authorities, Cause, Paths, SetUpError};
 use crate::event::agent::AttemptError;
 use crate::types::limit::{
-    MAX_HTTP_BODY_BYTES, MAX_RECV_BATCH_BYTES, MAX_RELAY_URL_BYTES, MAX_ROSTER_BYTES,
-    MAX_ROSTER_ENTRIES,
+    MAX_HTTP_BODY_BYTES, MAX_RECV_BATCH_BYTES, MAX_ROSTER_BYTES, MAX_ROSTER_ENTRIES,
 };
 use crate::types::route::Route;
 use crate::wire::announce::Announcement;
 use crate::wire::envelope::Message;
 use crate::wire::http::client::{AckBody, RecvReply, RosterReply, SendBody, SendReply};
 
-/// Time limit of a connection attempt.
-const CONNECT: Duration = Duration::from_secs(5);
 /// Slowest line in bytes a second over which a message is still sent: its time limit grows with
 /// its length, so that a relay that hangs is noticed early.
 const SLOWEST_LINE: u64 = 64 * 1024;
@@ -37,7 +35,8 @@ const MAX_BOARD_BYTES: usize = MAX_ROSTER_BYTES + 64 * MAX_ROSTER_ENTRIES;
 /// Largest answer that says what is wrong.
 const MAX_PROBLEM_BYTES: usize = 64 * 1024;
 
-/// The address of a relay: `http://host[:port]`, lower case, without a slash at its end.
+/// The address of a relay: `http://host[:port]` or, with the feature `tls`, `https://host[:port]`, in
+/// lower case, without a slash at its end.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RelayUrl(String);
 
@@ -48,45 +47,28 @@ impl RelayUrl {
     ///
     /// [`RelayUrlError`], one variant per rule.
     pub fn parse(text: &str) -> Result<RelayUrl, RelayUrlError> {
-        let text = text.trim();
-        let bad = |reason| {
-            Err(RelayUrlError {
-                url: text.to_owned(),
-                reason,
-            })
-        };
-        if text.is_empty() {
-            return bad("is empty");
-        }
-        if text.len() > MAX_RELAY_URL_BYTES {
-            return bad("is too long");
-        }
-        let Ok(url) = Url::parse(text) else {
-            return bad("is not a URL like http://127.0.0.1:9440");
-        };
-        if url.scheme() != "http" {
-            return bad("is not an http:// URL");
-        }
-        if !url.username().is_empty() || url.password().is_some() {
-            return bad("carries a user name or password");
-        }
-        if url.query().is_some() || url.fragment().is_some() {
-            return bad("carries a query or a fragment");
-        }
-        if url.path().chars().any(|c| c != '/') {
-            return bad("carries a path");
-        }
-        let Some(host) = url.host_str() else {
-            return bad("has no host");
-        };
-        let port = url.port().map_or_else(String::new, |p| format!(":{p}"));
-        Ok(RelayUrl(format!("http://{host}{port}")))
+        connect::address(
+            text,
+            Paths::Refused,
+            "is not a URL like http://127.0.0.1:9440",
+        )
+        .map(RelayUrl)
+        .map_err(|reason| RelayUrlError {
+            url: text.trim().to_owned(),
+            reason,
+        })
     }
 
     /// The address.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Whether what goes there is encrypted on the way.
+    #[must_use]
+    pub fn is_secure(&self) -> bool {
+        connect::is_secure(&self.0)
     }
 
     /// Whether the relay is on this machine.
@@ -131,31 +113,32 @@ pub struct RelayClient {
 /// The connections of all relays. They are given up together: after the machine slept, each of
 /// them may be dead without anybody having said so.
 #[derive(Clone, Debug)]
-struct Connections(Arc<RwLock<Client>>);
+struct Connections {
+    secure: bool,
+    authorities: Authorities,
+    client: Arc<RwLock<Client>>,
+}
 
 impl Connections {
-    fn open() -> Result<Client, ClientError> {
-        Client::builder()
-            .connect_timeout(CONNECT)
-            .redirect(redirect::Policy::none())
-            .no_proxy()
-            .pool_idle_timeout(Duration::from_secs(20))
-            .build()
-            .map_err(|e| ClientError {
-                reason: e.to_string(),
-            })
+    fn open(secure: bool, authorities: &Authorities) -> Result<Connections, SetUpError> {
+        let client = connect::client(Client::builder(), secure, authorities)?;
+        Ok(Connections {
+            secure,
+            authorities: authorities.clone(),
+            client: Arc::new(RwLock::new(client)),
+        })
     }
 
     fn now(&self) -> Client {
-        self.0
+        self.client
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
     }
 
-    fn renew(&self) -> Result<(), ClientError> {
-        let fresh = Connections::open()?;
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = fresh;
+    fn renew(&self) -> Result<(), SetUpError> {
+        let fresh = connect::client(Client::builder(), self.secure, &self.authorities)?;
+        *self.client.write().unwrap_or_else(PoisonError::into_inner) = fresh;
         Ok(())
     }
 }
@@ -203,9 +186,12 @@ impl RelayClient {
     ///
     /// # Errors
     ///
-    /// When the HTTP library cannot be set up.
-    pub fn all(urls: &[RelayUrl]) -> Result<Vec<RelayClient>, ClientError> {
-        let http = Connections(Arc::new(RwLock::new(Connections::open()?)));
+    /// [`SetUpError`].
+    pub fn all(
+        urls: &[RelayUrl],
+        authorities: &Authorities,
+    ) -> Result<Vec<RelayClient>, SetUpError> {
+        let http = Connections::open(urls.iter().any(RelayUrl::is_secure), authorities)?;
         Ok(urls
             .iter()
             .map(|url| RelayClient {
@@ -226,8 +212,8 @@ impl RelayClient {
     ///
     /// # Errors
     ///
-    /// When the HTTP library cannot be set up; the old connections stay in use then.
-    pub fn renew_connections(&self) -> Result<(), ClientError> {
+    /// [`SetUpError`]; the old connections stay in use then.
+    pub fn renew_connections(&self) -> Result<(), SetUpError> {
         self.http.renew()
     }
 
@@ -387,14 +373,6 @@ impl RelayClient {
     }
 }
 
-/// The HTTP library could not be set up.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot set up the HTTP client: {reason}")]
-pub struct ClientError {
-    /// What it said.
-    pub reason: String,
-}
-
 async fn read(mut answer: Response, limit: usize) -> Result<Vec<u8>, CallError> {
     let too_long = || CallError {
         class: AttemptError::Protocol,
@@ -421,13 +399,10 @@ fn transport(e: &reqwest::Error) -> CallError {
     } else {
         AttemptError::Protocol
     };
-    // The chain of causes names the system's reason; the URL is known and left out.
-    let mut detail = String::new();
-    let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(e);
-    while let Some(next) = cause {
-        detail = next.to_string();
-        cause = next.source();
-    }
+    let detail = match connect::cause(e) {
+        Cause::Tls(words) => words.to_owned(),
+        Cause::Other(reason) => reason,
+    };
     let detail = match (class, detail.is_empty()) {
         (AttemptError::Timeout, _) => "no answer in time".to_owned(),
         (_, true) => "the request failed".to_owned(),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::bond::config::BondConfig;
 use super::client::{RelayUrl, RelayUrlError};
+use super::connect::Authorities;
 use super::host::HostConfig;
 use crate::domain::gate::Windows;
 use crate::store::Retention;
@@ -24,6 +25,8 @@ pub struct AgentConfig {
     /// How long conversations are kept after they ended, in milliseconds. What is unread or unsent
     /// stays, however old it is.
     pub keep_history_ms: u64,
+    /// Who vouches for relays behind `https://`.
+    pub authorities: Authorities,
     /// The relays, at least one.
     pub relays: Vec<RelayUrl>,
     /// The node's name; `None` stands for the fingerprint.
@@ -161,7 +164,7 @@ mod tests {
             "",
             " ",
             "127.0.0.1:9440",
-            "https://a",
+            "https://a/x",
             "ftp://a",
             "http://u@a",
             "http://u:p@a",
@@ -172,6 +175,11 @@ mod tests {
         ] {
             assert!(RelayUrl::parse(bad).is_err(), "{bad:?}");
         }
+        let secure = RelayUrl::parse("https://A:443");
+        assert_eq!(
+            secure.map(|url| (url.is_secure(), url.to_string())).ok(),
+            cfg!(feature = "tls").then(|| (true, "https://a".to_owned()))
+        );
         assert_eq!(parse_relays([]), Err(RelayListError::Empty));
     }
 }

@@ -12,8 +12,8 @@ use super::bond::audit::AuditFile;
 use super::bond::books::BondBooks;
 use super::bond::desk::Desk;
 use super::bond::scribe::Scribe;
-use super::client::ClientError;
 use super::config::{AgentConfig, StorePlace};
+use super::connect::SetUpError;
 use super::core::Core;
 use super::lease::{self, Right};
 use super::ledger::Ledger;
@@ -47,7 +47,7 @@ pub enum StartError {
     Key(#[from] LoadKeyError),
     /// No HTTP.
     #[error(transparent)]
-    Client(#[from] ClientError),
+    Client(#[from] SetUpError),
     /// The identity has another allowlist.
     #[error(transparent)]
     Peers(#[from] PeersFileError),

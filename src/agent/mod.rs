@@ -10,7 +10,7 @@
 //!  peers.json <-> peers_file ----+                 +--- presence ------> relay
 //! ```
 //!
-//! - [`client`]: the only HTTP client but for [`bond`], sealed sessions with strangers. [`lease`]: who may act for the session.
+//! - [`client`]: the only HTTP client but for [`bond`], sealed sessions with strangers. [`connect`]: how both connect. [`lease`]: who may act for the session.
 //! - [`roster`]: who is there. [`directory`]: who is meant by a name. [`lifecycle`]: signals, the parent, liveness.
 //! - [`pairing`]: the edge of pairing. [`bond`]: that of sealed sessions.
 //! - [`trouble`]: what failed, for the model to be told. [`progress`]: what it works on, for a hook.
@@ -19,6 +19,7 @@
 pub mod bond;
 pub mod client;
 pub mod config;
+pub mod connect;
 pub mod core;
 pub mod directory;
 pub mod driver;

@@ -14,8 +14,9 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
 use super::bond::desk::Desk;
-use super::client::{ClientError, RelayClient};
+use super::client::RelayClient;
 use super::config::AgentConfig;
+use super::connect::SetUpError;
 use super::core::{Core, Relay};
 use super::driver::{self, Last};
 use super::host;
@@ -52,7 +53,7 @@ pub struct Base {
 
 impl Base {
     /// Everything that acts for one session, not started.
-    fn core(&self, session: SessionId) -> Result<Arc<Core>, ClientError> {
+    fn core(&self, session: SessionId) -> Result<Arc<Core>, SetUpError> {
         let me = self.identity.public();
         let name = self
             .config
@@ -61,7 +62,7 @@ impl Base {
             .map(|name| name.trim().to_owned())
             .filter(|name| !name.is_empty())
             .unwrap_or_else(|| me.fingerprint().to_string());
-        let relays = RelayClient::all(&self.config.relays)?
+        let relays = RelayClient::all(&self.config.relays, &self.config.authorities)?
             .into_iter()
             .map(|client| Arc::new(Relay::new(client)))
             .collect();
@@ -151,8 +152,8 @@ impl Supervisor {
     ///
     /// # Errors
     ///
-    /// [`ClientError`]; nothing changed then.
-    pub fn bind(&self, session: &SessionId) -> Result<Arc<Core>, ClientError> {
+    /// [`SetUpError`]; nothing changed then.
+    pub fn bind(&self, session: &SessionId) -> Result<Arc<Core>, SetUpError> {
         let mut state = self.state();
         if let Some(running) = &state.running
             && running.core.session == *session

@@ -352,6 +352,7 @@ fn config(args: Args) -> Result<Config, BusError> {
             limits: RelayLimits {
                 sessions: args.relay_sessions,
                 bytes: args.relay_bytes,
+                session_bytes: RelayLimits::one_of(args.relay_bytes),
                 ..usual.limits
             },
             per_address: args.relay_per_address,

@@ -17,14 +17,18 @@ use tracing_subscriber::{Registry, fmt};
 const DEFAULT: &str = "interlink=info";
 
 /// Libraries that may only warn.
-const CAPPED: [&str; 9] = [
+const CAPPED: [&str; 13] = [
     "axum",
     "h2",
     "hyper",
+    "hyper_rustls",
     "hyper_util",
     "mio",
     "reqwest",
     "rmcp",
+    "rustls",
+    "rustls_platform_verifier",
+    "tokio_rustls",
     "tower",
     "tower_http",
 ];

@@ -19,7 +19,9 @@ use super::hook::{Hook, Input};
 use super::setup::{SetupArgs, SetupError};
 use super::{args, logging, out, paths};
 use crate::agent::bond::relay::BondUrlError;
+use crate::agent::client::RelayUrl;
 use crate::agent::config::{AgentConfig, Consent, RelayListError, ShareCwd, parse_relays};
+use crate::agent::connect::AuthoritiesError;
 use crate::agent::driver::{self, StartError};
 use crate::agent::host::HostConfig;
 use crate::agent::host::claude_hook::{self, AtLimit, Waited};
@@ -93,6 +95,8 @@ enum McpError {
     Host(#[from] HostError),
     #[error("cannot start the runtime: {0}")]
     Runtime(#[source] io::Error),
+    #[error("--relay-ca: {0}")]
+    Authorities(#[from] AuthoritiesError),
     #[error(transparent)]
     Start(#[from] StartError),
     #[error("cannot listen: {0}")]
@@ -151,9 +155,11 @@ pub fn main() -> ! {
 fn serve(common: Common, parent: Parent) -> Result<u8, McpError> {
     let env = paths::process_env;
     let relays = parse_relays(common.url.split(','))?;
-    for relay in relays.iter().filter(|r| !r.is_loopback()) {
+    let exposed = |relay: &&RelayUrl| !relay.is_loopback() && !relay.is_secure();
+    for relay in relays.iter().filter(exposed) {
         tracing::warn!("{relay} is not on this machine: messages are signed, but not encrypted");
     }
+    let authorities = common.authorities()?;
     let host = common.host(&env)?;
     let key = common.key_path()?;
     let identity = crate::keystore::load(&key, common.permissions()).map_err(StartError::from)?;
@@ -170,7 +176,9 @@ fn serve(common: Common, parent: Parent) -> Result<u8, McpError> {
         HostConfig::Claude { managed: true, .. } => claude_session(&|name| env(name)),
         HostConfig::Claude { .. } | HostConfig::Other => Some(known),
     };
-    let bond = common.bond.config(&store, &identity.public())?;
+    let bond = common
+        .bond
+        .config(&store, &identity.public(), &authorities)?;
     let config = AgentConfig {
         bond,
         peers: match named(common.peers.as_ref()) {
@@ -184,6 +192,7 @@ fn serve(common: Common, parent: Parent) -> Result<u8, McpError> {
             bytes: common.retain_bytes,
         },
         keep_history_ms: common.keep_history,
+        authorities,
         relays,
         name: common.name.clone(),
         session,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Rng;
+use super::sample_rendezvous::relay_command;
 use crate::crypto::hash::sha256;
 use crate::domain::decide::bus::{BusCommand, Overflow, QueueLimits};
 use crate::event::bus::{
@@ -127,9 +128,13 @@ pub fn bus_event(kind: EventKind, rng: &mut Rng) -> Option<BusEvent> {
     })
 }
 
-/// A command to a bus whose log ends near `head`; five recipients, small bounds.
+/// A command to a bus whose log ends near `head`: mail of five recipients, presence, relayed
+/// sessions; small bounds.
 #[must_use]
 pub fn bus_command(rng: &mut Rng, head: Seq, now: UnixMillis) -> BusCommand {
+    if rng.chance(35) {
+        return relay_command(rng, head, now);
+    }
     let recent = |rng: &mut Rng| Seq(head.0.saturating_sub(rng.below(12)));
     match rng.below(100) {
         0..50 => {

@@ -11,13 +11,16 @@ use crate::event::bus_rendezvous::{
     RelayOpened, RelaySent, RelayTouched,
 };
 use crate::event::kind::EventKind;
+use crate::types::limit::RELAY_TTL_MS;
 use crate::types::seq::Seq;
 use crate::types::time::UnixMillis;
 
-/// Small bounds, so that tests reach them: 4 sessions, 16 KiB in all, 4 KiB in a lossless one.
+/// Small bounds, so that tests reach them: 4 sessions, 16 KiB in all, 8 KiB in one, 4 KiB in a
+/// lossless one.
 pub const SMALL_RELAY: RelayLimits = RelayLimits {
     sessions: 4,
     bytes: 16_384,
+    session_bytes: 8_192,
     flow_bytes: 4096,
 };
 
@@ -137,6 +140,47 @@ pub fn relay_leave(routing: u8, peer: u8, now: UnixMillis) -> BusCommand {
         peer: [peer; 32],
         now,
     })
+}
+
+/// A wish to the relay of a bus whose log ends near `head`; five routing ids, four peers, small
+/// bounds. Some wishes come so late that sessions are over.
+#[must_use]
+pub fn relay_command(rng: &mut Rng, head: Seq, now: UnixMillis) -> BusCommand {
+    let recent = |rng: &mut Rng| Seq(head.0.saturating_sub(rng.below(24)));
+    let now = match rng.below(20) {
+        0 => now.plus(RELAY_TTL_MS),
+        _ => now,
+    };
+    let routing = 0x10 + u8::try_from(rng.below(5)).unwrap_or(0);
+    let peer = 0x20 + u8::try_from(rng.below(4)).unwrap_or(0);
+    match rng.below(100) {
+        0..20 => {
+            let flow = [RelayFlow::Ordinary, RelayFlow::Lossless][rng.index(2)];
+            relay_open(routing, peer, flow, now)
+        }
+        20..40 => relay_join(routing, peer, now),
+        40..70 => {
+            let (n, len) = (rng.below(40), 40 + rng.index(1_200));
+            relay_send(routing, peer, n, len, now)
+        }
+        70..78 => relay_leave(routing, peer, now),
+        78..84 => BusCommand::Relay(RelayCommand::Touch {
+            session: recent(rng),
+        }),
+        84..92 => BusCommand::Relay(RelayCommand::Fetched {
+            session: recent(rng),
+            peer: [peer; 32],
+            until: rng.below(12),
+        }),
+        92..96 => BusCommand::Relay(RelayCommand::End {
+            session: rng.chance(30).then(|| recent(rng)),
+            now,
+            max: 1 + rng.index(3),
+        }),
+        _ => BusCommand::Relay(RelayCommand::Lose {
+            message: recent(rng),
+        }),
+    }
 }
 
 /// Sessions of both flows, in which every kind of event occurs; one is left open. The first

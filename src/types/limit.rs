@@ -404,6 +404,10 @@ pub const RELAY_POLL_UNITS: usize = 1_048_576;
 /// two of their polls to overlap. Ours.
 pub const RELAY_HOLD_MS: u64 = 4_000;
 
+/// What a relay session has room for beside one message of the largest size: who its peers are, and
+/// salts. Ours.
+pub const RELAY_SESSION_SPARE_BYTES: u64 = 4_096;
+
 /// Messages that wait in a session of flow `interlink-1`; past it senders come back. Ours.
 pub const RELAY_FLOW_MESSAGES: usize = 2_048;
 

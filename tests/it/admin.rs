@@ -710,7 +710,7 @@ pub(crate) mod beside_a_bus {
 
         pub(crate) fn send(&self, to: &str, payload: &Value) {
             let body = serde_json::json!({ "to": to, "payload": payload });
-            let client = reqwest::blocking::Client::new();
+            let client = crate::support::web();
             let answer = client.post(format!("{}/send", self.url)).json(&body).send();
             assert!(answer.unwrap().status().is_success());
         }

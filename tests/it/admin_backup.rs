@@ -757,7 +757,7 @@ mod beside_a_bus {
             for (sender, mine) in acknowledged.iter().enumerate() {
                 let (stop, next, bus) = (&stop, &next, &bus);
                 scope.spawn(move || {
-                    let client = reqwest::blocking::Client::new();
+                    let client = crate::support::web();
                     while !stop.load(Ordering::SeqCst) {
                         let k = mine.load(Ordering::SeqCst);
                         let n = k * SENDERS + sender as u64;

@@ -58,8 +58,16 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("http_body_util", &["src/bus/"]),
     (
         "reqwest",
-        &["src/agent/client.rs", "src/agent/bond/relay.rs"],
+        &[
+            "src/agent/client.rs",
+            "src/agent/connect.rs",
+            "src/agent/bond/relay.rs",
+        ],
     ),
+    ("rustls", &["src/agent/connect.rs"]),
+    ("rustls_graviola", &["src/agent/connect.rs"]),
+    ("rustls_platform_verifier", &["src/agent/connect.rs"]),
+    ("graviola", &["src/agent/connect.rs"]),
     ("rmcp", &["src/agent/mcp/"]),
     ("ureq", &["src/cli/admin/endpoint.rs", "src/cli/doctor/"]),
     ("signal_hook", &["src/cli/"]),

@@ -19,7 +19,12 @@ fn managed(home: &Home, url: &str) -> Agent {
 /// The sessions that a bus lists.
 fn roster(bus: &Bus) -> Vec<String> {
     let url = format!("http://{}/roster", bus.addr);
-    let text = reqwest::blocking::get(url).unwrap().text().unwrap();
+    let text = crate::support::web()
+        .get(url)
+        .send()
+        .unwrap()
+        .text()
+        .unwrap();
     let value: Value = serde_json::from_str(&text).unwrap();
     let entries = value["roster"].as_array().unwrap().clone();
     let mut sessions: Vec<String> = entries

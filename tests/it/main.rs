@@ -20,6 +20,14 @@ mod admin_bond;
     feature = "cli",
     feature = "testkit"
 ))]
+mod admin_columns;
+#[cfg(all(
+    target_os = "linux",
+    feature = "agent",
+    feature = "bus",
+    feature = "cli",
+    feature = "testkit"
+))]
 mod admin_compact;
 #[cfg(all(unix, feature = "cli", feature = "testkit"))]
 mod admin_history;
@@ -98,8 +106,31 @@ mod bond_pin;
 mod bond_record;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod bond_sessions;
+#[cfg(all(
+    target_os = "linux",
+    feature = "agent",
+    feature = "bus",
+    feature = "cli"
+))]
+mod bond_spoken;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod bond_support;
+#[cfg(all(
+    target_os = "linux",
+    feature = "bus",
+    feature = "cli",
+    feature = "testkit",
+    feature = "tls"
+))]
+mod bond_tls;
+#[cfg(all(
+    unix,
+    feature = "agent",
+    feature = "bus",
+    feature = "cli",
+    feature = "testkit"
+))]
+mod bond_wake;
 #[cfg(all(feature = "bus", feature = "cli"))]
 mod bus_process;
 #[cfg(feature = "testkit")]

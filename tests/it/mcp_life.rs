@@ -90,7 +90,7 @@ fn refused(home: &Home, change: impl FnOnce(&mut Command)) -> (Option<i32>, Stri
 fn what_cannot_work_is_refused_at_the_start_with_what_to_do() {
     use std::os::unix::fs::PermissionsExt as _;
     let home = Home::new(1);
-    for bad in ["", ",", "https://a", "127.0.0.1:9440", "http://a/b"] {
+    for bad in ["", ",", "ftp://a", "127.0.0.1:9440", "http://a/b"] {
         let mut command = home.command(bad, "s");
         let output = command.stdin(Stdio::null()).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{bad:?}");

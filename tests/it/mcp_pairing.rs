@@ -34,7 +34,9 @@ fn start(home: &Home, url: &str, session: &str, name: &str, human: Human) -> Age
 pub(crate) fn announced(bus: &Bus, session: &str) {
     let wanted = format!("\"session_id\":\"{session}\"");
     eventually("the announcement", || {
-        let roster = reqwest::blocking::get(format!("http://{}/roster", bus.addr));
+        let roster = crate::support::web()
+            .get(format!("http://{}/roster", bus.addr))
+            .send();
         roster
             .unwrap()
             .text()

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
 use interlink::agent::client::{RelayClient, RelayUrl};
+use interlink::agent::connect::Authorities;
 
 /// A relay that answers every request with an empty board; counts its connections.
 fn counting() -> (RelayUrl, Arc<AtomicU32>) {
@@ -44,7 +45,7 @@ fn connections_are_used_again_until_they_are_given_up() {
         .build()
         .unwrap();
     runtime.block_on(async {
-        let all = RelayClient::all(&[url.clone(), url]).unwrap();
+        let all = RelayClient::all(&[url.clone(), url], &Authorities::default()).unwrap();
         for _ in 0..3 {
             all[0].roster().await.unwrap();
         }

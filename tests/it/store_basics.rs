@@ -15,9 +15,9 @@ use interlink::domain::decide::bus::{
 use interlink::domain::projection::Projection;
 use interlink::domain::tables::{TableError, TableReader};
 use interlink::domain::{Decision, Domain, LiveBody, View};
-use interlink::event::Recorded;
 use interlink::event::bus::{Acked, BusEvent};
-use interlink::event::kind::StoreKind;
+use interlink::event::kind::{EventKind, StoreKind};
+use interlink::event::{Recorded, StoredEvent as _};
 use interlink::store::{
     CommandError, Location, Mode, OpenError, OpenOptions, Reader, Store, SubmitError,
 };
@@ -25,7 +25,7 @@ use interlink::testkit::sample::{WIDE_LIMITS, bus_command, enqueue, payload};
 use interlink::testkit::{Disk, Rng};
 use interlink::types::limit::{MAX_ACKS_PER_RECORD, MAX_WAITING_BYTES, MAX_WAITING_COMMANDS};
 use interlink::types::seq::Seq;
-use interlink::types::time::UnixMillis;
+use interlink::types::time::{Clock as _, UnixMillis};
 
 use super::support::{START, clock, long, open, queued, records, rows, run, seed, verified};
 
@@ -291,6 +291,32 @@ fn the_listener_sees_every_record_once_and_in_order() {
     assert_eq!(*seen.lock().unwrap(), records(&store.snapshot().unwrap()));
 }
 
+/// What random histories never reach, no law of theirs is tested on.
+#[test]
+fn random_histories_reach_every_kind_of_record_of_a_bus() {
+    let clock = clock();
+    let options = OpenOptions::exclusive(Location::Memory);
+    let store = Store::<Bus>::open(options, clock.clone(), None).unwrap();
+    let mut rng = Rng::new(seed());
+    let mut missing: BTreeSet<&str> = EventKind::ALL
+        .iter()
+        .filter(|kind| kind.store() == StoreKind::Bus)
+        .map(|kind| kind.name())
+        // These take a signature, or an import.
+        .filter(|name| !["presence_signed", "presence_forgotten", "queue_imported"].contains(name))
+        .collect();
+    assert_eq!(missing.len(), 17, "{missing:?}");
+    for _ in 0..3_000 {
+        let command = bus_command(&mut rng, store.head(), clock.now());
+        let _ = store.submit(command).unwrap().wait();
+        clock.advance(rng.below(2_000));
+    }
+    for record in records(&store.snapshot().unwrap()) {
+        missing.remove(record.event.kind().name());
+    }
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
 #[test]
 fn the_followed_index_equals_the_rebuilt_one_after_random_histories() {
     let first = seed();
@@ -342,6 +368,19 @@ fn describe(index: &QueueIndex) -> Vec<String> {
         index.bytes(),
         index.roster_len()
     ));
+    for (at, session) in index.relay().iter() {
+        out.push(format!(
+            "{at} {:?} {:?} {:?} {} {:?} {:?} {}",
+            session.flow,
+            session.opened,
+            session.used_at,
+            session.next,
+            session.members,
+            session.messages,
+            session.bytes
+        ));
+    }
+    out.push(format!("{} {}", index.relay().len(), index.relay().bytes()));
     out.extend(
         index
             .by_age()

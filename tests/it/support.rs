@@ -22,6 +22,23 @@ pub(crate) fn long() -> bool {
     std::env::var_os("INTERLINK_LONG").is_some_and(|v| v == "1")
 }
 
+/// A client of a bus on this machine. With TLS compiled in, the library's own way of making one ends
+/// the program unless somebody names a cryptography.
+pub(crate) fn web() -> reqwest::blocking::Client {
+    let builder = reqwest::blocking::Client::builder();
+    #[cfg(feature = "tls")]
+    let builder = {
+        use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+        let provider = Arc::new(rustls_graviola::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap();
+        let nobody = config.with_root_certificates(RootCertStore::empty());
+        builder.tls_backend_preconfigured(nobody.with_no_client_auth())
+    };
+    builder.build().unwrap()
+}
+
 /// Where seeded tests start: `INTERLINK_SEED`, or the same number every time. Printed, so that a
 /// failure names it.
 pub(crate) fn seed() -> u64 {

@@ -9,19 +9,17 @@ use std::fmt;
 use std::time::Duration;
 
 use reqwest::header::RETRY_AFTER;
-use reqwest::{Client, RequestBuilder, Response, StatusCode, Url, redirect};
+use reqwest::{Client, RequestBuilder, Response, StatusCode};
 use serde::Serialize;
 
+use crate::agent::connect::{self, Authorities, Cause, Paths, SetUpError};
 use crate::agent::mcp::render;
 use crate::domain::bond::wrap::foreign_line;
 use crate::domain::machine::bond::Failure;
-use crate::types::limit::MAX_RELAY_URL_BYTES;
 use crate::wire::rendezvous_client::{
     Done, Failure as Refusal, JoinReply, Leave, Opened, PollReply, Said,
 };
 
-/// Time limit of a connection attempt.
-const CONNECT: Duration = Duration::from_secs(5);
 /// How long a relay may take to answer, and between two pieces of its answer. It may hold an empty
 /// poll for four seconds.
 const SILENCE: Duration = Duration::from_secs(8);
@@ -49,44 +47,12 @@ impl BondUrl {
     ///
     /// [`BondUrlError`], with the rule that it breaks.
     pub fn parse(text: &str) -> Result<BondUrl, BondUrlError> {
-        let text = text.trim();
-        let bad = |reason| {
-            Err(BondUrlError {
-                url: render::attribute(text),
+        connect::address(text, Paths::Kept, "is not a URL like http://127.0.0.1:9441")
+            .map(BondUrl)
+            .map_err(|reason| BondUrlError {
+                url: render::attribute(text.trim()),
                 reason,
             })
-        };
-        if text.is_empty() {
-            return bad("is empty");
-        }
-        if text.len() > MAX_RELAY_URL_BYTES {
-            return bad("is too long");
-        }
-        let Ok(url) = Url::parse(text) else {
-            return bad("is not a URL like http://127.0.0.1:9441");
-        };
-        match url.scheme() {
-            "http" => {}
-            "https" => return bad("is an https:// URL, which this program does not speak yet"),
-            _ => return bad("is not an http:// URL"),
-        }
-        if !url.username().is_empty() || url.password().is_some() {
-            return bad("carries a user name or password");
-        }
-        if url.query().is_some() || url.fragment().is_some() {
-            return bad("carries a query or a fragment");
-        }
-        let Some(host) = url.host_str() else {
-            return bad("has no host");
-        };
-        let port = url.port().map_or_else(String::new, |p| format!(":{p}"));
-        let path: String = url
-            .path()
-            .split('/')
-            .filter(|part| !part.is_empty())
-            .map(|part| format!("/{part}"))
-            .collect();
-        Ok(BondUrl(format!("{}://{host}{port}{path}", url.scheme())))
     }
 
     /// The address.
@@ -169,11 +135,6 @@ pub struct BondRelay {
     http: Client,
 }
 
-/// The HTTP library could not be set up.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot set up the HTTP client: {0}")]
-pub struct SetUpError(String);
-
 impl RelayFailure {
     /// The same as a session understands it.
     #[must_use]
@@ -199,16 +160,10 @@ impl BondRelay {
     ///
     /// # Errors
     ///
-    /// When the HTTP library cannot be set up.
-    pub fn new(url: &BondUrl) -> Result<BondRelay, SetUpError> {
-        let http = Client::builder()
-            .connect_timeout(CONNECT)
-            .read_timeout(SILENCE)
-            .redirect(redirect::Policy::none())
-            .no_proxy()
-            .pool_idle_timeout(Duration::from_secs(20))
-            .build()
-            .map_err(|e| SetUpError(e.to_string()))?;
+    /// [`SetUpError`].
+    pub fn new(url: &BondUrl, authorities: &Authorities) -> Result<BondRelay, SetUpError> {
+        let builder = Client::builder().read_timeout(SILENCE);
+        let http = connect::client(builder, connect::is_secure(&url.0), authorities)?;
         Ok(BondRelay {
             url: url.clone(),
             http,
@@ -432,25 +387,24 @@ fn transport(e: &reqwest::Error) -> RelayFailure {
     if e.is_timeout() {
         return late();
     }
-    // The chain of causes ends with the system's reason.
-    let mut reason = String::new();
-    let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(e);
-    while let Some(next) = cause {
-        reason = next.to_string();
-        cause = next.source();
-    }
     let kind = if e.is_connect() {
         FailureKind::Unreachable
     } else {
         FailureKind::Nonsense
     };
-    let reason = render::attribute(&reason);
-    let detail = match kind {
-        FailureKind::Unreachable => format!(
-            "the relay cannot be reached: {reason}; it runs with interlink-bus --relay-addr, and \
-             INTERLINK_BOND_RELAY says where"
+    let detail = match (connect::cause(e), kind) {
+        (Cause::Tls(words), _) => format!("no connection to the relay: {words}"),
+        (Cause::Other(reason), FailureKind::Unreachable) => format!(
+            "the relay cannot be reached: {}; it runs with interlink-bus --relay-addr, and \
+             INTERLINK_BOND_RELAY says where",
+            render::attribute(&reason)
         ),
-        _ => format!("the relay cannot be reached: {reason}"),
+        (Cause::Other(reason), FailureKind::Nonsense | FailureKind::Status(_)) => {
+            format!(
+                "the relay cannot be reached: {}",
+                render::attribute(&reason)
+            )
+        }
     };
     RelayFailure {
         kind,

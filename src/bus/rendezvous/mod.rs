@@ -60,6 +60,7 @@ impl RelayConfig {
             limits: RelayLimits {
                 sessions: 1024,
                 bytes: 512 << 20,
+                session_bytes: RelayLimits::one_of(512 << 20),
                 flow_bytes: 16 << 20,
             },
             per_address: 0,
@@ -185,6 +186,10 @@ fn refused(refusal: RelayRefusal) -> Refused {
         RelayRefusal::Unknown => Refused::NoSession,
         RelayRefusal::Stranger => Refused::Stranger,
         RelayRefusal::TooFast { after_ms } => Refused::TooFast { after_ms },
+        RelayRefusal::SessionFull { bytes } => {
+            tracing::warn!(bytes, "a relayed session is full");
+            Refused::RelayFull
+        }
         RelayRefusal::RelayFull { sessions, bytes } => {
             tracing::warn!(sessions, bytes, "the relay is full");
             Refused::RelayFull

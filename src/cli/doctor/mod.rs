@@ -17,7 +17,9 @@ use std::time::Duration;
 use clap::Args;
 use serde::Serialize;
 
+use crate::agent::client::{RelayClient, RelayUrl};
 use crate::agent::config::{StorePlace, parse_relays};
+use crate::agent::connect::Authorities;
 use crate::agent::lifecycle::is_alive;
 use crate::domain::query::agent as query;
 use crate::keystore::{self, KeyPermissions};
@@ -54,6 +56,8 @@ pub(super) struct Patient<'a> {
     pub(super) store: &'a dyn Fn(&PublicKey) -> Option<StorePlace>,
     /// The relays.
     pub(super) url: &'a str,
+    /// Who vouches for those behind `https://`.
+    pub(super) authorities: Authorities,
 }
 
 /// How a check ended.
@@ -108,7 +112,7 @@ pub(super) fn run(args: &DoctorArgs, patient: &Patient<'_>) -> io::Result<bool> 
     if let Some(key) = key {
         look_at_store(&mut report, (patient.store)(&key), &listed);
     }
-    look_at_relays(&mut report, patient.url);
+    look_at_relays(&mut report, patient.url, &patient.authorities);
     hosts::look(&mut report, &patient.key);
     let text = if args.json {
         serde_json::to_string_pretty(&report)? + "\n"
@@ -215,7 +219,7 @@ fn examine(path: &Path, listed: Option<&[u8; 32]>) -> Result<(String, peers::Log
     look().map_err(|e| e.to_string())
 }
 
-fn look_at_relays(report: &mut Report, url: &str) {
+fn look_at_relays(report: &mut Report, url: &str, authorities: &Authorities) {
     let relays = match parse_relays(url.split(',')) {
         Ok(relays) => relays,
         Err(e) => return report.add("relay", Verdict::Broken, e.to_string(), None),
@@ -225,8 +229,11 @@ fn look_at_relays(report: &mut Report, url: &str) {
         .map(|relay| {
             let url = relay.to_string();
             let thread = thread::spawn({
-                let url = url.clone();
-                move || ask(&url)
+                let (url, authorities) = (url.clone(), authorities.clone());
+                move || match relay.is_secure() {
+                    true => ask_over_tls(relay, &authorities),
+                    false => ask(&url),
+                }
             });
             (url, thread)
         })
@@ -244,6 +251,23 @@ fn look_at_relays(report: &mut Report, url: &str) {
             }
         }
     }
+}
+
+/// The same in the way of the server, which can do TLS and does not look at the time.
+fn ask_over_tls(relay: RelayUrl, authorities: &Authorities) -> Result<Option<u64>, String> {
+    let clients = RelayClient::all(&[relay], authorities).map_err(|e| e.to_string())?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| e.to_string())?;
+    for client in clients {
+        let answer =
+            runtime.block_on(async { tokio::time::timeout(ANSWER, client.roster()).await });
+        answer
+            .map_err(|_| "no answer in time".to_owned())?
+            .map_err(|e| e.to_string())?;
+    }
+    Ok(None)
 }
 
 /// Asks a relay for its roster; the time of its answer, if it says.

@@ -52,7 +52,7 @@ pub(super) fn carry(matches: &ArgMatches, host: Host) -> Result<Carried, McpErro
                 );
                 continue;
             }
-            ("key" | "peers" | "db", _) => absolute(&value)?,
+            ("key" | "peers" | "db" | "relay_ca", _) => absolute(&value)?,
             ("codex_bin", _) if value.contains(MAIN_SEPARATOR) => absolute(&value)?,
             ("bond_root", _) => {
                 let paths: Vec<String> = std::env::split_paths(&value)

@@ -10,13 +10,14 @@ use super::McpError;
 use super::bond::BondFlags;
 use super::socket::{HostError, messaging_socket};
 use crate::agent::config::{OperatorFlags, StorePlace};
+use crate::agent::connect::Authorities;
 use crate::agent::host::HostConfig;
-use crate::agent::mcp::line::quoted;
 use crate::cli::paths;
 use crate::cli::units::{duration_ms, size};
 use crate::crypto::hash::sha256;
 use crate::keystore::KeyPermissions;
 use crate::types::id::{PublicKey, SessionId};
+use crate::types::text::shell_word;
 
 /// The relay when none is named.
 pub(crate) const DEFAULT_URL: &str = "http://127.0.0.1:9440";
@@ -51,6 +52,7 @@ const HEEDED: [(&str, &[&str]); 4] = [
             "insecure_key_permissions",
             "peers",
             "url",
+            "relay_ca",
             "db",
             "store_mode",
             "memory",
@@ -63,6 +65,7 @@ const HEEDED: [(&str, &[&str]); 4] = [
             "insecure_key_permissions",
             "peers",
             "url",
+            "relay_ca",
             "db",
             "store_mode",
             "memory",
@@ -80,6 +83,8 @@ const HEEDED: [(&str, &[&str]); 4] = [
             "keep_history",
             "bond_relay",
             "bond_max_file_kb",
+            "bond_max_spoken_file_mib",
+            "bond_mode",
             "bond_root",
         ],
     ),
@@ -129,6 +134,11 @@ pub(super) struct Common {
         help_heading = "Relays", global = true
     )]
     pub(super) url: String,
+
+    /// The authorities, in a PEM file, that vouch for relays behind https://, those of sealed sessions
+    /// too; no others do [default: those that the system trusts]
+    #[arg(long, value_name = "PATH", env = "INTERLINK_RELAY_CA", value_parser = path(), help_heading = "Relays", global = true)]
+    pub(super) relay_ca: Option<PathBuf>,
 
     /// The identity's store [default:
     /// $XDG_STATE_HOME/interlink/agent/<public key>/agent.redb]
@@ -343,6 +353,14 @@ impl Common {
         }
     }
 
+    /// Who vouches for relays behind `https://`.
+    pub(super) fn authorities(&self) -> Result<Authorities, McpError> {
+        Ok(match named(self.relay_ca.as_ref()) {
+            Some(path) => Authorities::read(path)?,
+            None => Authorities::default(),
+        })
+    }
+
     pub(super) fn key_path(&self) -> Result<PathBuf, McpError> {
         Ok(match named(self.key.as_ref()) {
             Some(path) => path.clone(),
@@ -396,7 +414,7 @@ impl Common {
         let env = paths::process_env;
         let said = |flag: &str, path: &Path| {
             let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-            format!(" {flag} {}", quoted(&path.to_string_lossy()))
+            format!(" {flag} {}", shell_word(&path.to_string_lossy()))
         };
         let mut identity = match &self.key {
             Some(path) if paths::key_file(&env).ok().as_ref() != Some(path) => said("--key", path),
@@ -414,7 +432,7 @@ impl Common {
         let relays = if self.url == DEFAULT_URL {
             String::new()
         } else {
-            format!(" --url {}", quoted(&self.url))
+            format!(" --url {}", shell_word(&self.url))
         };
         Ok(Some(OperatorFlags {
             identity,

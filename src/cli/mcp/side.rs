@@ -42,6 +42,7 @@ pub(super) fn examine(common: &Common, args: &DoctorArgs) -> Result<u8, McpError
             common.store(key, &nobody).ok()
         },
         url: &common.url,
+        authorities: common.authorities()?,
     };
     let well = doctor::run(args, &patient).map_err(McpError::Output)?;
     Ok(u8::from(!well))

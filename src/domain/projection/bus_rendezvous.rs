@@ -11,7 +11,7 @@ use super::{ApplyError, Projection};
 use crate::domain::tables::{TableId, Tables, get_row, put_row};
 use crate::event::Recorded;
 use crate::event::bus::BusEvent;
-use crate::event::bus_rendezvous::RelayFlow;
+use crate::event::bus_rendezvous::{RelayFlow, RelayOpened};
 use crate::event::bus_room::{presence_event, queue_event};
 use crate::types::seq::Seq;
 use crate::types::time::UnixMillis;
@@ -73,6 +73,80 @@ pub struct RelayMessageRow {
     pub sha256: [u8; 32],
 }
 
+impl RelaySessionRow {
+    /// A session as the record that opens it makes it.
+    pub(in crate::domain) fn opened(rec: &Recorded<BusEvent>, e: &RelayOpened) -> RelaySessionRow {
+        RelaySessionRow {
+            flow: e.flow,
+            opened: rec.at,
+            used_at: rec.at,
+            next: 1,
+            members: vec![rec.seq],
+        }
+    }
+}
+
+impl RelayPeerRow {
+    /// The peer that a record brings.
+    pub(in crate::domain) fn brought_by(rec: &Recorded<BusEvent>) -> Option<RelayPeerRow> {
+        let (session, len, sha256) = match &rec.event {
+            BusEvent::RelayOpened(e) => (rec.seq, e.len, e.sha256),
+            BusEvent::RelayJoined(e) => (e.session, e.len, e.sha256),
+            BusEvent::RelaySent(_)
+            | BusEvent::RelayLeft(_)
+            | BusEvent::RelayEnded(_)
+            | BusEvent::RelayTouched(_)
+            | BusEvent::RelayErased(_)
+            | queue_event!()
+            | presence_event!() => return None,
+        };
+        Some(RelayPeerRow {
+            session,
+            len,
+            sha256,
+        })
+    }
+}
+
+impl RelayMessageRow {
+    /// The message that a record brings.
+    pub(in crate::domain) fn brought_by(rec: &Recorded<BusEvent>) -> Option<RelayMessageRow> {
+        let none = (0, [0; 32]);
+        let ((session, number), (from, kind), (len, sha256)) = match &rec.event {
+            BusEvent::RelayJoined(e) => (
+                (e.session, e.number),
+                (rec.seq, RelayMessageKind::Joined),
+                none,
+            ),
+            BusEvent::RelaySent(e) => (
+                (e.session, e.number),
+                (e.from, RelayMessageKind::Sent),
+                (e.len, e.sha256),
+            ),
+            BusEvent::RelayLeft(e) => (
+                (e.session, e.number),
+                (e.member, RelayMessageKind::Left),
+                none,
+            ),
+            BusEvent::RelayOpened(_)
+            | BusEvent::RelayEnded(_)
+            | BusEvent::RelayTouched(_)
+            | BusEvent::RelayErased(_)
+            | queue_event!()
+            | presence_event!() => return None,
+        };
+        Some(RelayMessageRow {
+            session,
+            number,
+            from,
+            kind,
+            at: rec.at,
+            len,
+            sha256,
+        })
+    }
+}
+
 /// Relay sessions, their peers and their messages.
 pub struct Rendezvous;
 
@@ -96,26 +170,18 @@ impl Projection<BusEvent> for Rendezvous {
     fn apply(&self, tables: &mut dyn Tables, rec: &Recorded<BusEvent>) -> Result<(), ApplyError> {
         match &rec.event {
             BusEvent::RelayOpened(e) => {
-                let row = RelaySessionRow {
-                    flow: e.flow,
-                    opened: rec.at,
-                    used_at: rec.at,
-                    next: 1,
-                    members: vec![rec.seq],
-                };
+                let row = RelaySessionRow::opened(rec, e);
                 put_row(tables, TableId::RelaySessions, &rec.seq.to_key(), &row)?;
-                came(tables, rec.seq, rec.seq, (e.len, e.sha256))
+                brought(tables, rec)
             }
             BusEvent::RelayJoined(e) => {
                 forget(tables, &e.pruned, &e.erased)?;
-                came(tables, rec.seq, e.session, (e.len, e.sha256))?;
                 change(tables, e.session, |row| {
                     row.members.push(rec.seq);
                     row.used_at = rec.at;
                     row.next = e.number.saturating_add(1);
                 })?;
-                let about = (rec.seq, RelayMessageKind::Joined);
-                message(tables, rec, (e.session, e.number), about, (0, [0; 32]))
+                brought(tables, rec)
             }
             BusEvent::RelaySent(e) => {
                 forget(tables, &e.pruned, &e.erased)?;
@@ -123,8 +189,7 @@ impl Projection<BusEvent> for Rendezvous {
                     row.used_at = rec.at;
                     row.next = e.number.saturating_add(1);
                 })?;
-                let from = (e.from, RelayMessageKind::Sent);
-                message(tables, rec, (e.session, e.number), from, (e.len, e.sha256))
+                brought(tables, rec)
             }
             BusEvent::RelayLeft(e) => {
                 forget(tables, &e.pruned, &e.erased)?;
@@ -132,8 +197,7 @@ impl Projection<BusEvent> for Rendezvous {
                     row.members.retain(|member| *member != e.member);
                     row.next = e.number.saturating_add(1);
                 })?;
-                let about = (e.member, RelayMessageKind::Left);
-                message(tables, rec, (e.session, e.number), about, (0, [0; 32]))
+                brought(tables, rec)
             }
             BusEvent::RelayEnded(e) => {
                 forget(tables, &e.pruned, &e.erased)?;
@@ -157,18 +221,16 @@ const NO_SESSION: ApplyError = ApplyError::Inconsistent {
     reason: "there is no such relay session",
 };
 
-fn came(
-    tables: &mut dyn Tables,
-    at: Seq,
-    session: Seq,
-    (len, sha256): (u32, [u8; 32]),
-) -> Result<(), ApplyError> {
-    let row = RelayPeerRow {
-        session,
-        len,
-        sha256,
-    };
-    Ok(put_row(tables, TableId::RelayPeers, &at.to_key(), &row)?)
+/// Stores the peer and the message that a record brings.
+fn brought(tables: &mut dyn Tables, rec: &Recorded<BusEvent>) -> Result<(), ApplyError> {
+    let key = rec.seq.to_key();
+    if let Some(row) = RelayPeerRow::brought_by(rec) {
+        put_row(tables, TableId::RelayPeers, &key, &row)?;
+    }
+    if let Some(row) = RelayMessageRow::brought_by(rec) {
+        put_row(tables, TableId::RelayMessages, &key, &row)?;
+    }
+    Ok(())
 }
 
 fn change(
@@ -181,26 +243,6 @@ fn change(
     let mut row = row.ok_or(NO_SESSION)?;
     change(&mut row);
     Ok(put_row(tables, TableId::RelaySessions, &key, &row)?)
-}
-
-fn message(
-    tables: &mut dyn Tables,
-    rec: &Recorded<BusEvent>,
-    (session, number): (Seq, u64),
-    (from, kind): (Seq, RelayMessageKind),
-    (len, sha256): (u32, [u8; 32]),
-) -> Result<(), ApplyError> {
-    let row = RelayMessageRow {
-        session,
-        number,
-        from,
-        kind,
-        at: rec.at,
-        len,
-        sha256,
-    };
-    let key = rec.seq.to_key();
-    Ok(put_row(tables, TableId::RelayMessages, &key, &row)?)
 }
 
 /// Messages leave, and peers of whom nothing speaks any more.

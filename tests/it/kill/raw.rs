@@ -173,7 +173,7 @@ fn acknowledge(shared: &Shared, wire: &mut Wire<'_>, reader: Who, keys: &[Key]) 
 
 /// Lets whatever bus runs compact its log, again and again; gives the records that went.
 fn compact(shared: &Shared, bus: &BusPlace) -> u64 {
-    let client = reqwest::blocking::Client::new();
+    let client = crate::support::web();
     let name = format!("{}.admin", bus.db.display());
     let mut folded = 0;
     while !shared.stopped() {

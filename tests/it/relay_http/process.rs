@@ -23,12 +23,17 @@ impl Running {
     }
 
     fn on(home: &Path, store: &Path) -> Running {
+        Running::with(home, store, &[])
+    }
+
+    fn with(home: &Path, store: &Path, flags: &[&str]) -> Running {
         let mut child = Command::new(env!("CARGO_BIN_EXE_interlink-bus"))
             .env_clear()
             .env("HOME", home)
             .args(["--addr", "127.0.0.1:0", "--relay-addr", "127.0.0.1:0"])
             .arg("--db")
             .arg(store)
+            .args(flags)
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
@@ -87,6 +92,33 @@ fn sigkill_in_mid_session_costs_nothing() {
     bus.kill();
     let verified = answer(home.path(), &["verify"]);
     assert_eq!(verified["stores"][0]["ok"], true, "{verified}");
+}
+
+#[test]
+fn the_bounds_on_the_command_line_hold() {
+    let home = tempfile::tempdir().unwrap();
+    let store = home.path().join("bus.redb");
+    let full = |said: super::Said| {
+        let told = said.is(503, "ERR_RELAY_FULL", "The relay is full");
+        assert_eq!(told["retryAfter"], 60);
+    };
+    let flags = ["--relay-sessions", "1", "--relay-bytes", "1KiB"];
+    let mut bus = Running::with(home.path(), &store, &flags);
+    let mut peer = bus.connect();
+    peer.create(9, 1).is_ok();
+    full(peer.create(8, 1));
+    full(peer.send(9, 1, &json!("x".repeat(1_024))));
+    peer.send(9, 1, &json!("x".repeat(100))).is_ok();
+    bus.kill();
+    let flags = ["--relay-per-address", "3"];
+    let bus = Running::with(home.path(), &store, &flags);
+    let mut peer = bus.connect();
+    for _ in 0..3 {
+        peer.join(9, 2).is_ok();
+    }
+    peer.join(9, 2)
+        .is(429, "ERR_RATE_LIMIT_EXCEEDED", "Rate limit exceeded");
+    peer.get("/health").is_ok();
 }
 
 #[test]

@@ -127,6 +127,69 @@ fn a_full_relay_says_so_and_goes_on_with_what_it_has() {
 }
 
 #[test]
+fn one_session_does_not_fill_the_relay() {
+    let relay = Relay::with(|_| {}, |relay| relay.limits.session_bytes = 2_000);
+    let mut peer = relay.paired();
+    peer.send(9, 1, &json!("x".repeat(1_000))).is_ok();
+    let said = peer.send(9, 2, &json!("x".repeat(1_000)));
+    let told = said.is(503, "ERR_RELAY_FULL", "The relay is full");
+    assert_eq!(told["retryAfter"], 60);
+    assert_eq!(said.0.header("retry-after"), Some("60"));
+    // Nothing gave way for it, and what fits still passes.
+    assert_eq!(peer.poll(9, 2, 0).seqs(), [1, 2]);
+    peer.send(9, 2, &json!("x".repeat(100))).is_ok();
+    // Neither is anybody else affected.
+    peer.create(8, 1).is_ok();
+    peer.send(8, 1, &json!("x".repeat(1_000))).is_ok();
+}
+
+#[test]
+fn a_session_may_use_a_quarter_of_the_relay_and_always_one_large_message() {
+    let relay = Relay::with(
+        |_| {},
+        |relay| {
+            relay.limits.bytes = 8 << 20;
+            relay.limits.session_bytes =
+                interlink::domain::decide::bus::RelayLimits::one_of(8 << 20);
+        },
+    );
+    let mut peer = relay.paired();
+    let largest = 5_242_880 - 250;
+    peer.send(9, 1, &json!("x".repeat(largest))).is_ok();
+    peer.send(9, 1, &json!("x".repeat(8_000)))
+        .is(503, "ERR_RELAY_FULL", "The relay is full");
+    assert_eq!(
+        interlink::bus::RelayConfig::new(String::new())
+            .limits
+            .session_bytes,
+        128 << 20
+    );
+}
+
+#[test]
+fn without_a_limit_by_address_nobody_is_counted() {
+    let relay = Relay::start();
+    let mut peer = relay.connect();
+    for n in 0..400 {
+        peer.create(n, 1).is_ok();
+    }
+}
+
+#[test]
+fn a_relay_without_room_takes_nobody_in() {
+    let relay = Relay::with(|_| {}, |relay| relay.limits.bytes = 250);
+    let mut peer = relay.connect();
+    // Salt, routing id, peer id and key: 112 bytes each; a guest needs 80.
+    peer.create(9, 1).is_ok();
+    peer.create(8, 1).is_ok();
+    for said in [peer.create(7, 1), peer.join(9, 2)] {
+        said.is(503, "ERR_RELAY_FULL", "The relay is full");
+    }
+    peer.disconnect(8, 1).is_ok();
+    peer.join(9, 2).is_ok();
+}
+
+#[test]
 fn a_limit_by_address_holds_for_all_but_health() {
     let relay = Relay::with(|_| {}, |relay| relay.per_address = 100);
     let mut peer = relay.connect();

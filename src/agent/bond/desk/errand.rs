@@ -86,7 +86,7 @@ impl Desk {
     ) -> Result<SentFile, DeskError> {
         // Nobody is called for a file that cannot be sent.
         let (config, wanted) = (self.config.clone(), path.clone());
-        tokio::task::spawn_blocking(move || file::open_own(&config, &wanted).map(drop))
+        tokio::task::spawn_blocking(move || file::hold(&config, &wanted).map(drop))
             .await
             .map_err(|_| DeskError::Thread)??;
         let mut bytes = [0; 32];

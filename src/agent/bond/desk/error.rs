@@ -1,8 +1,9 @@
 //! Why something could not be done in a sealed session.
 
 use crate::agent::bond::file::FileError;
-use crate::agent::bond::relay::{BondUrlError, SetUpError};
+use crate::agent::bond::relay::BondUrlError;
 use crate::agent::bond::tell;
+use crate::agent::connect::SetUpError;
 use crate::agent::ledger::LedgerError;
 use crate::domain::machine::bond::{SendError, TransferFailure};
 use crate::types::entropy::EntropyError;

@@ -6,7 +6,7 @@ use crate::agent::core::Core;
 use crate::agent::mcp::approve::{self, Naming, Permission, Wish};
 use crate::agent::mcp::args::bond as args;
 use crate::agent::mcp::error::ToolError;
-use crate::agent::mcp::line::{Line, quoted};
+use crate::agent::mcp::line::Line;
 use crate::agent::mcp::render;
 use crate::agent::mcp::reply::Answer;
 use crate::agent::mcp::reply::bond::BondPinned;
@@ -14,6 +14,7 @@ use crate::agent::mcp::server::HostConnection;
 use crate::domain::query::agent as query;
 use crate::event::agent::DecidedBy;
 use crate::types::id::PublicKey;
+use crate::types::text::shell_word;
 use crate::wire::pair::claimed_petname;
 use crate::wire::peers::Petname;
 
@@ -137,7 +138,7 @@ async fn consent(
         }
         Permission::Unanswered(why) => {
             let flags = petname.map_or_else(String::new, |name| {
-                format!(" --petname={}", quoted(name.as_str()))
+                format!(" --petname={}", shell_word(name.as_str()))
             });
             let line = Line::of("bond pin").flags(&flags);
             let refusal =

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::index::{Id, SALT_BYTES};
 use crate::event::bus_rendezvous::RelayFlow;
+use crate::types::limit::{MAX_RELAY_SEND_BYTES, RELAY_SESSION_SPARE_BYTES};
 use crate::types::seq::Seq;
 use crate::types::time::UnixMillis;
 
@@ -14,8 +15,20 @@ pub struct RelayLimits {
     pub sessions: usize,
     /// Bytes that wait in all sessions together.
     pub bytes: u64,
+    /// Bytes that wait in one session, whatever its flow.
+    pub session_bytes: u64,
     /// Bytes that wait in a lossless session; past it senders come back.
     pub flow_bytes: u64,
+}
+
+impl RelayLimits {
+    /// As many bytes in one session as may be where so many may be in all: a quarter, so that nobody
+    /// fills a relay alone, but room for a message of the largest size.
+    #[must_use]
+    pub fn one_of(bytes: u64) -> u64 {
+        let one = MAX_RELAY_SEND_BYTES as u64 + RELAY_SESSION_SPARE_BYTES;
+        (bytes / 4).max(one)
+    }
 }
 
 /// A wish to a relay.
@@ -166,6 +179,12 @@ pub enum RelayRefusal {
     TooFast {
         /// When to come back, in milliseconds from now.
         after_ms: u64,
+    },
+    /// As many bytes wait in the session as may in one.
+    #[error("the relay session is full: {bytes} bytes")]
+    SessionFull {
+        /// Bytes that wait in it.
+        bytes: u64,
     },
     /// There are as many sessions, or bytes in them, as there may be.
     #[error("the relay is full: {sessions} sessions, {bytes} bytes")]

@@ -247,39 +247,28 @@ impl RelayIndex {
     pub(in crate::domain::decide::bus) fn follow(&mut self, rec: &Recorded<BusEvent>) {
         match &rec.event {
             BusEvent::RelayOpened(e) => {
-                let row = RelaySessionRow {
-                    flow: e.flow,
-                    opened: rec.at,
-                    used_at: rec.at,
-                    next: 1,
-                    members: vec![rec.seq],
-                };
-                self.add_session(rec.seq, &row);
-                self.came(rec.seq, rec.seq, e.len, e.sha256);
+                self.add_session(rec.seq, &RelaySessionRow::opened(rec, e));
+                self.brought(rec);
             }
             BusEvent::RelayJoined(e) => {
                 self.forget(e.session, &e.pruned, &e.erased);
-                self.came(rec.seq, e.session, e.len, e.sha256);
                 self.touch(e.session, rec.at);
                 if let Some(session) = self.sessions.get_mut(&e.session) {
                     session.members.push(rec.seq);
                 }
-                let about = (rec.seq, RelayMessageKind::Joined);
-                self.message(rec, (e.session, e.number), about, (0, [0; 32]));
+                self.brought(rec);
             }
             BusEvent::RelaySent(e) => {
                 self.forget(e.session, &e.pruned, &e.erased);
                 self.touch(e.session, rec.at);
-                let from = (e.from, RelayMessageKind::Sent);
-                self.message(rec, (e.session, e.number), from, (e.len, e.sha256));
+                self.brought(rec);
             }
             BusEvent::RelayLeft(e) => {
                 self.forget(e.session, &e.pruned, &e.erased);
                 if let Some(session) = self.sessions.get_mut(&e.session) {
                     session.members.retain(|member| *member != e.member);
                 }
-                let about = (e.member, RelayMessageKind::Left);
-                self.message(rec, (e.session, e.number), about, (0, [0; 32]));
+                self.brought(rec);
             }
             BusEvent::RelayEnded(e) => {
                 self.forget(e.session, &e.pruned, &e.erased);
@@ -291,35 +280,17 @@ impl RelayIndex {
         }
     }
 
-    fn came(&mut self, at: Seq, session: Seq, len: u32, sha256: [u8; 32]) {
-        let row = RelayPeerRow {
-            session,
-            len,
-            sha256,
-        };
-        self.add_peer(at, &row);
-    }
-
-    fn message(
-        &mut self,
-        rec: &Recorded<BusEvent>,
-        (session, number): (Seq, u64),
-        (from, kind): (Seq, RelayMessageKind),
-        (len, sha256): (u32, [u8; 32]),
-    ) {
-        if let Some(session) = self.sessions.get_mut(&session) {
-            session.next = number.saturating_add(1);
+    /// The peer and the message that a record brings.
+    fn brought(&mut self, rec: &Recorded<BusEvent>) {
+        if let Some(row) = RelayPeerRow::brought_by(rec) {
+            self.add_peer(rec.seq, &row);
         }
-        let row = RelayMessageRow {
-            session,
-            number,
-            from,
-            kind,
-            at: rec.at,
-            len,
-            sha256,
-        };
-        self.add_message(rec.seq, &row);
+        if let Some(row) = RelayMessageRow::brought_by(rec) {
+            if let Some(session) = self.sessions.get_mut(&row.session) {
+                session.next = row.number.saturating_add(1);
+            }
+            self.add_message(rec.seq, &row);
+        }
     }
 
     fn touch(&mut self, at: Seq, now: UnixMillis) {

@@ -111,6 +111,21 @@ fn open(index: &RelayIndex, command: &RelayCommand) -> Outcome {
     Ok((events, RelayReply::Opened))
 }
 
+/// The session that a wish is about.
+enum Met<'a> {
+    Alive(Seq, &'a RelaySession),
+    /// What wipes it.
+    Over(Events),
+}
+
+fn meet<'a>(index: &'a RelayIndex, routing: &Id, now: UnixMillis) -> Option<Met<'a>> {
+    let (at, session) = index.find(routing)?;
+    Some(match session.is_over(now) {
+        true => Met::Over(vec![wiped(at, session, RelayEnd::Expired)]),
+        false => Met::Alive(at, session),
+    })
+}
+
 fn join(index: &RelayIndex, next: Seq, command: &RelayCommand) -> Outcome {
     let RelayCommand::Join {
         routing,
@@ -123,13 +138,10 @@ fn join(index: &RelayIndex, next: Seq, command: &RelayCommand) -> Outcome {
     else {
         return Err(RelayRefusal::Unknown);
     };
-    let (at, session) = index.find(routing).ok_or(RelayRefusal::Unknown)?;
-    if session.is_over(*now) {
-        return Ok((
-            vec![wiped(at, session, RelayEnd::Expired)],
-            RelayReply::Over,
-        ));
-    }
+    let (at, session) = match meet(index, routing, *now).ok_or(RelayRefusal::Unknown)? {
+        Met::Alive(at, session) => (at, session),
+        Met::Over(wiped) => return Ok((wiped, RelayReply::Over)),
+    };
     let host = session.peer(at).ok_or(RelayRefusal::Unknown)?;
     let joined = |count| RelayReply::Joined {
         host_key: host.key,
@@ -146,7 +158,7 @@ fn join(index: &RelayIndex, next: Seq, command: &RelayCommand) -> Outcome {
         return Err(RelayRefusal::TooFast { after_ms: 1000 });
     }
     let (body, len, sha256) = identity(salt, &[peer, key]);
-    room(index, u64::from(len), limits)?;
+    room(index, session, u64::from(len), limits)?;
     let members: Vec<Seq> = session.members.iter().copied().chain([next]).collect();
     let (pruned, erased) = prune(session, at, &members, &[next]);
     let event = RelayJoined {
@@ -176,16 +188,13 @@ fn send(index: &RelayIndex, command: &RelayCommand) -> Outcome {
     else {
         return Err(RelayRefusal::Unknown);
     };
-    let (at, session) = index.find(routing).ok_or(RelayRefusal::Unknown)?;
-    if session.is_over(*now) {
-        return Ok((
-            vec![wiped(at, session, RelayEnd::Expired)],
-            RelayReply::Over,
-        ));
-    }
+    let (at, session) = match meet(index, routing, *now).ok_or(RelayRefusal::Unknown)? {
+        Met::Alive(at, session) => (at, session),
+        Met::Over(wiped) => return Ok((wiped, RelayReply::Over)),
+    };
     let from = session.member(peer).ok_or(RelayRefusal::Stranger)?;
     pace(session, peer, body.len(), *now, limits)?;
-    room(index, body.len() as u64, limits)?;
+    room(index, session, body.len() as u64, limits)?;
     let (pruned, erased) = prune(session, at, &session.members, &[from]);
     let event = RelaySent {
         session: at,
@@ -235,25 +244,30 @@ fn pace(
     }
 }
 
-fn room(index: &RelayIndex, len: u64, limits: &RelayLimits) -> Result<(), RelayRefusal> {
+fn room(
+    index: &RelayIndex,
+    session: &RelaySession,
+    len: u64,
+    limits: &RelayLimits,
+) -> Result<(), RelayRefusal> {
     let bytes = index.bytes();
     if bytes + len > limits.bytes {
         let sessions = index.len();
         return Err(RelayRefusal::RelayFull { sessions, bytes });
     }
+    let bytes = session.bytes;
+    if bytes + len > limits.session_bytes {
+        return Err(RelayRefusal::SessionFull { bytes });
+    }
     Ok(())
 }
 
 fn leave(index: &RelayIndex, routing: &Id, peer: &Id, now: UnixMillis) -> (Events, RelayReply) {
-    let Some((at, session)) = index.find(routing) else {
-        return (vec![], RelayReply::Done);
+    let (at, session) = match meet(index, routing, now) {
+        None => return (vec![], RelayReply::Done),
+        Some(Met::Over(wiped)) => return (wiped, RelayReply::Over),
+        Some(Met::Alive(at, session)) => (at, session),
     };
-    if session.is_over(now) {
-        return (
-            vec![wiped(at, session, RelayEnd::Expired)],
-            RelayReply::Over,
-        );
-    }
     let Some(member) = session.member(peer) else {
         return (vec![], RelayReply::Done);
     };
