@@ -9,6 +9,7 @@ use interlink::agent::bond::config::BondConfig;
 use interlink::agent::bond::desk::Desk;
 use interlink::agent::bond::relay::BondUrl;
 use interlink::agent::bond::scribe::Scribe;
+use interlink::agent::connect::Authorities;
 use interlink::agent::ledger::Ledger;
 use interlink::domain::decide::agent::Agent;
 use interlink::domain::machine::bond::Phase;
@@ -32,6 +33,7 @@ fn desk(dir: &Path, relay: &BondRelay) -> Arc<Desk> {
     let books = BondBooks::new(ledger, clock, session, None);
     let config = BondConfig {
         relay: BondUrl::parse(&relay.url()),
+        authorities: Authorities::default(),
         max_file_kb: 256,
         max_spoken_file_mib: 64,
         mode: BondMode::Own,
