@@ -5,7 +5,8 @@
 //! session was replaced reaches nobody.
 //!
 //! `error`: what can go wrong. `deals`: words and files. `pin`: two sides that pin each other.
-//! `errand`: files between peers. `steps`: what the machine asks for.
+//! `errand`: files between peers. `steps`: what the machine asks for. `view`: what is
+//! told of it all.
 
 mod deals;
 mod errand;

@@ -1,4 +1,4 @@
-//! What the desk says of its session and of files, for whoever asks.
+//! What a desk tells of its session: values, without locks and without anything secret.
 
 use crate::agent::bond::files::Placed;
 use crate::domain::machine::bond::{OfferId, Phase, Role};
