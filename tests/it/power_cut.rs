@@ -330,8 +330,9 @@ fn random(mode: Mode, seed: u64, groups: usize) -> History {
     let mut recorder = Recorder::new(mode);
     for _ in 0..groups {
         let head = recorder.store.head();
+        let sessions = super::support::relayed(&recorder.store);
         let commands = (0..1 + rng.below(5))
-            .map(|_| bus_command(&mut rng, head, super::support::START))
+            .map(|_| bus_command(&mut rng, head, &sessions, super::support::START))
             .collect();
         recorder.group(commands);
     }
