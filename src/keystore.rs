@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use crate::types::id::KeyTextError;
 use crate::types::limit::MAX_KEY_FILE_BYTES;
 use crate::types::secret::Secret;
+use crate::types::text::shell_word;
 
 use crate::crypto::keyfile::{parse_key_text, print_key_text};
 use crate::crypto::sign::SigningIdentity;
@@ -108,7 +109,8 @@ fn refuse_open_mode(_path: &Path, _meta: &fs::Metadata) -> Result<(), LoadKeyErr
 
 /// `chmod 600 PATH`, quoted for a shell where the path needs it.
 fn mend_command(path: &Path) -> String {
-    let word = shell_word(path);
+    let place = path.display().to_string();
+    let word = shell_word(&place);
     let dash = if word.starts_with('-') || word.starts_with("'-") {
         "-- "
     } else {
@@ -117,23 +119,12 @@ fn mend_command(path: &Path) -> String {
     format!("chmod 600 {dash}{word}")
 }
 
-/// The path as one word of a shell.
-fn shell_word(path: &Path) -> String {
-    let text = path.display().to_string();
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@%".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        text
-    } else {
-        format!("'{}'", text.replace('\'', "'\\''"))
-    }
-}
-
 /// Why a key file was not loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadKeyError {
     /// No file there.
-    #[error("no key file at {0}; make one with: interlink-keygen --out {1}", path.display(), shell_word(path))]
+    #[error("no key file at {0}; make one with `interlink-keygen --out {1}`", path.display(), shell_word(&path.display().to_string()))]
     Missing {
         /// Where it was looked for.
         path: PathBuf,

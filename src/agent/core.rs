@@ -141,6 +141,7 @@ impl Core {
         if let Some(Err(e)) = self.relays.first().map(|r| r.client.renew_connections()) {
             tracing::warn!("the old connections are kept: {e}");
         }
+        self.bond.woke();
         for relay in &self.relays {
             *relay.lock() = RelayHealth::new();
         }

@@ -9,6 +9,8 @@ use std::ffi::{OsStr, OsString};
 use clap::builder::Resettable;
 use clap::{ArgMatches, Command, Parser};
 
+use super::out;
+
 /// A variable of the environment, unless it is empty.
 #[must_use]
 pub fn variable(name: impl AsRef<OsStr>) -> Option<OsString> {
@@ -30,7 +32,7 @@ pub(super) fn parse<P: Parser>() -> Result<P, clap::Error> {
 ///
 /// As [`parse`].
 pub(super) fn read<P: Parser>(command: Command) -> Result<(P, ArgMatches), clap::Error> {
-    let mut command = heed(command);
+    let mut command = heed(command).max_term_width(out::WIDTH);
     let matches = command.try_get_matches_from_mut(std::env::args_os())?;
     let args = P::from_arg_matches(&matches).map_err(|e| e.format(&mut command))?;
     Ok((args, matches))

@@ -9,6 +9,7 @@ pub mod bus;
 #[cfg(feature = "agent")]
 mod doctor;
 pub mod exit;
+mod fold;
 #[cfg(feature = "agent")]
 mod hook;
 pub mod keygen;

@@ -69,6 +69,17 @@ pub fn spell_out(into: &mut String, c: char) {
     let _ = write!(into, "\\u{{{:x}}}", u32::from(c));
 }
 
+/// A word of a command as a shell reads it back. There is no backslash in what quotes it: [`visible`]
+/// would spell that out, and the command would be another one.
+#[must_use]
+pub fn shell_word(text: &str) -> Cow<'_, str> {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_./:=,@%+".contains(&b);
+    if !text.is_empty() && text.bytes().all(plain) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(format!("'{}'", text.replace('\'', "'\"'\"'")))
+}
+
 /// The text in one line, with everything that is not seen, or that acts on the terminal, spelled
 /// out as `\u{..}`. A backslash is spelled out too, so that the result reads back unambiguously.
 #[must_use]
@@ -126,6 +137,14 @@ pub fn visible_json(json: &str) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_of_a_command_survive_a_shell() {
+        assert_eq!(shell_word("/a/b-c.key"), "/a/b-c.key");
+        assert_eq!(shell_word("a b"), "'a b'");
+        assert_eq!(shell_word("a'; rm $x"), "'a'\"'\"'; rm $x'");
+        assert_eq!(shell_word(""), "''");
+    }
 
     #[test]
     fn nothing_that_acts_on_a_terminal_survives() {

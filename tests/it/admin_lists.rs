@@ -391,57 +391,6 @@ fn a_list_of_another_kind_of_store_is_refused_by_name() {
 }
 
 #[test]
-fn what_people_read_fits_eighty_columns_and_cannot_act_on_the_terminal() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = agent_store(dir.path());
-    fill_agent(&store);
-    store.close();
-    fill_bus(dir.path());
-    let agent = agent_path(dir.path());
-    let agent = agent.to_str().unwrap();
-    let of_agent: [&[&str]; 6] = [
-        &["inbox", "--all"],
-        &["outbox", "--all"],
-        &["outbox", "show", "001122"],
-        &["tasks", "--all"],
-        &["sessions"],
-        &["status"],
-    ];
-    let of_bus: [&[&str]; 4] = [
-        &["queue"],
-        &["queue", "show", "zoe"],
-        &["queue", "show", "4"],
-        &["roster"],
-    ];
-    let bus = bus_path(dir.path());
-    let bus = bus.to_str().unwrap();
-    let all = of_agent.iter().map(|args| (*args, agent));
-    for (args, store) in all.chain(of_bus.iter().map(|args| (*args, bus))) {
-        let mut shell = Command::new("sh");
-        shell
-            .args([
-                "-c",
-                "\"$0\" \"$@\" >/dev/tty; echo END >/dev/tty; read end </dev/tty",
-            ])
-            .arg(env!("CARGO_BIN_EXE_interlink-admin"))
-            .args(args)
-            .args(["--store", store])
-            .env("HOME", dir.path())
-            .env("NO_COLOR", "1");
-        let mut terminal = Terminal::start(&shell);
-        let shown = terminal.wait_for("END\r\n");
-        terminal.type_in("\n");
-        assert_eq!(terminal.end().code, Some(0), "{args:?}: {shown}");
-        for line in shown.lines() {
-            // One word that is longer than the line, as a key or a path, stands alone.
-            let words = line.split_whitespace().count();
-            assert!(line.chars().count() <= 80 || words <= 2, "{args:?}: {line}");
-        }
-        assert_tame(&shown.replace('\r', ""));
-    }
-}
-
-#[test]
 fn status_of_a_bus_and_an_identity_fits_one_screen() {
     let dir = tempfile::tempdir().unwrap();
     let store = agent_store(dir.path());

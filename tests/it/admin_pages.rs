@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 use super::admin::beside_a_bus::RunningBus;
 use super::admin::{bus_path, bus_store, enqueue, json as answer, run, text};
+use super::admin_schema::conforms;
 
 /// A queue of ten holds them: all but the first ten push one out.
 const MESSAGES: u64 = 1250;
@@ -136,6 +137,9 @@ fn a_log_that_is_compacted_between_two_pages_is_read_with_a_word_about_what_went
         rows.filter_map(|row: Value| row["seq"].as_u64()).collect()
     };
     let log = door.run(dir, PAGE + 500, &["log", "--json"]);
+    let beside: Value = serde_json::from_slice(&log.stderr).unwrap();
+    conforms("stderr", &beside);
+    assert_eq!(beside["note"]["missed"], 500, "{beside}");
     assert_eq!(log.status.code(), Some(0), "{}", text(&log.stderr));
     let expected: Vec<u64> = (1..=PAGE).chain(PAGE + 501..=RECORDS).collect();
     assert!(seen(&log) == expected, "{} records", seen(&log).len());
@@ -202,10 +206,10 @@ fn a_time_whose_record_goes_before_it_was_read_is_refused() {
     let time = format!("2026-11-30T00:00:{:02}.{:03}Z", at / 1000, at % 1000);
     let then = door.run(dir, RECORDS - 1, &["at", &time, "--json"]);
     assert_eq!(then.status.code(), Some(1), "{}", text(&then.stderr));
-    assert!(
-        text(&then.stderr).contains("compacted"),
-        "{}",
-        text(&then.stderr)
-    );
+    let beside: Value = serde_json::from_slice(&then.stderr).unwrap();
+    conforms("stderr", &beside);
+    assert_eq!(beside["error"]["exit"], 1);
+    let message = beside["error"]["message"].as_str().unwrap();
+    assert!(message.contains("compacted"), "{message}");
     drop(bus);
 }

@@ -44,7 +44,7 @@ impl Bus {
         Bus { child, relay }
     }
 
-    fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://{}", self.relay)
     }
 }
@@ -259,7 +259,7 @@ fn a_code_that_can_be_said_aloud_opens_a_session_of_our_own() {
 }
 
 /// Bytes that are no text, different for every seed.
-fn noise(seed: u64, len: usize) -> Vec<u8> {
+pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed;
     let mut next = || {
         state = state
@@ -271,9 +271,14 @@ fn noise(seed: u64, len: usize) -> Vec<u8> {
 }
 
 /// Two of ours in a session of our own mode.
-fn spoken(homes: &[Home; 2], relay: &str) -> (Agent, Agent) {
-    let mut host = start(&homes[0], relay, TOOL);
-    let mut guest = start(&homes[1], relay, TOOL);
+pub(crate) fn spoken(homes: &[Home; 2], relay: &str) -> (Agent, Agent) {
+    spoken_with(homes, relay, TOOL)
+}
+
+/// The same with further variables.
+pub(crate) fn spoken_with(homes: &[Home; 2], relay: &str, more: &[(&str, &str)]) -> (Agent, Agent) {
+    let mut host = start(&homes[0], relay, more);
+    let mut guest = start(&homes[1], relay, more);
     let (_, opened) = good(&mut host, "bond_connect", &json!({ "spoken": true }));
     good(
         &mut guest,
@@ -285,7 +290,13 @@ fn spoken(homes: &[Home; 2], relay: &str) -> (Agent, Agent) {
     (host, guest)
 }
 
-fn offer(from: &mut Agent, home: &Home, name: &str, content: &[u8], to: &mut Agent) -> Value {
+pub(crate) fn offer(
+    from: &mut Agent,
+    home: &Home,
+    name: &str,
+    content: &[u8],
+    to: &mut Agent,
+) -> Value {
     let path = home.path().join(name);
     std::fs::write(&path, content).unwrap();
     let (text, sent) = good(from, "bond_send", &json!({ "filepath": path }));

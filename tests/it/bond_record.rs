@@ -103,6 +103,7 @@ async fn every_row_of_a_session_is_on_record_in_order() {
         file: file.clone(),
         size,
         note_chars: 2,
+        sha256: None,
     })
     .await;
     desk.row(Row::SendBlocked {

@@ -156,12 +156,24 @@ fn two_strangers_talk_exchange_files_and_part() {
     eventually("the relay has nobody", || {
         (relay.members() == 0).then_some(())
     });
-    // The loop has stopped: nothing is asked any more.
+    // The loops have stopped, and both said so when they did: nothing was asked after that.
+    for agent in [&host, &guest] {
+        eventually("the relay is not asked any more", || {
+            let said = agent.stderr();
+            said.contains("the relay is not asked any more")
+                .then_some(())
+        });
+    }
     let asked = relay.asked("/poll").len();
-    std::thread::sleep(Duration::from_millis(1500));
-    assert_eq!(relay.asked("/poll").len(), asked);
     // Two ids for two sessions of one process.
     good(&mut host, "bond_connect", &json!({}));
+    let polls = || relay.asked("/poll").split_off(asked);
+    eventually("the new session is polled", || {
+        (!polls().is_empty()).then_some(())
+    });
+    let created = relay.asked("/create");
+    let new = created[1].body["routingId"].as_str().unwrap();
+    assert!(polls().iter().all(|poll| poll.query["routingId"] == new));
     let ids: Vec<_> = relay
         .asked("/create")
         .iter()

@@ -20,6 +20,14 @@ mod admin_bond;
     feature = "cli",
     feature = "testkit"
 ))]
+mod admin_columns;
+#[cfg(all(
+    target_os = "linux",
+    feature = "agent",
+    feature = "bus",
+    feature = "cli",
+    feature = "testkit"
+))]
 mod admin_compact;
 #[cfg(all(unix, feature = "cli", feature = "testkit"))]
 mod admin_history;
@@ -86,6 +94,13 @@ mod bond_own;
 mod bond_record;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod bond_sessions;
+#[cfg(all(
+    target_os = "linux",
+    feature = "agent",
+    feature = "bus",
+    feature = "cli"
+))]
+mod bond_spoken;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod bond_support;
 #[cfg(all(
@@ -96,6 +111,14 @@ mod bond_support;
     feature = "tls"
 ))]
 mod bond_tls;
+#[cfg(all(
+    unix,
+    feature = "agent",
+    feature = "bus",
+    feature = "cli",
+    feature = "testkit"
+))]
+mod bond_wake;
 #[cfg(all(feature = "bus", feature = "cli"))]
 mod bus_process;
 #[cfg(feature = "testkit")]

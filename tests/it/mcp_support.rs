@@ -216,7 +216,11 @@ impl Agent {
 
     /// The next line of output.
     pub(crate) fn read(&mut self) -> Value {
-        match self.lines.recv_timeout(DEADLINE) {
+        self.read_within(DEADLINE)
+    }
+
+    fn read_within(&mut self, patience: Duration) -> Value {
+        match self.lines.recv_timeout(patience) {
             Ok(value) => value,
             Err(e) => panic!("no answer: {e}; it said: {}", self.stderr()),
         }
@@ -238,8 +242,13 @@ impl Agent {
 
     /// Waits for the answer to a request; what comes before it is heard.
     pub(crate) fn answer_to(&mut self, id: u64) -> Value {
+        self.answer_to_within(id, DEADLINE)
+    }
+
+    /// The same for one that takes its time.
+    pub(crate) fn answer_to_within(&mut self, id: u64, patience: Duration) -> Value {
         loop {
-            let value = self.read();
+            let value = self.read_within(patience);
             // Requests of the server have ids too.
             if value["id"] == id && value["method"].is_null() {
                 return value;

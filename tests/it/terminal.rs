@@ -64,9 +64,11 @@ impl Terminal {
         let (mut from, into) = (master.try_clone().unwrap(), Arc::clone(&shown));
         thread::spawn(move || {
             let mut chunk = [0u8; 1024];
+            let mut all = vec![];
             while let Ok(n @ 1..) = from.read(&mut chunk) {
-                let text = String::from_utf8_lossy(&chunk[..n]).into_owned();
-                into.lock().unwrap().push_str(&text);
+                // A character may come in two pieces.
+                all.extend_from_slice(&chunk[..n]);
+                *into.lock().unwrap() = String::from_utf8_lossy(&all).into_owned();
             }
         });
         Terminal {

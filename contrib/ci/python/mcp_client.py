@@ -362,6 +362,40 @@ async def bond_calls(world, tally, client, good):
     result = await tool("bond_connect")
     await good("bond_join", {"sessionCode": result["structuredContent"]["session_code"]}, "joined")
     await good("bond_end", {}, "Session Ended")
+    await tool("bond_end")
+
+    # A code to say aloud: words at once, a file that is no text, and how far it is.
+    _, result = await good("bond_connect", {"spoken": True}, "Session Code: ")
+    code = result["structuredContent"]["session_code"]
+    tally.check("a spoken code is digits and words", len(code.split("-")) == 5, code)
+    await tool("bond_join", sessionCode=code.upper().replace("-", " "))
+    content = bytes(range(256)) * (24 * 1024)
+    (world.peer.folder / "large.bin").write_bytes(content)
+    deadline = time.monotonic() + 40
+    while True:
+        try:
+            await tool("bond_send", filepath="large.bin")
+            break
+        except (CheckFailed, RpcError):  # not confirmed yet
+            if time.monotonic() > deadline:
+                raise
+            await anyio.sleep(0.2)
+    told = []
+
+    async def progress(done, total, message):
+        told.append((done, total, message))
+
+    taken = await client.call_tool("bond_accept", {"transferId": await offer()}, progress_callback=progress)
+    tally.check("a file of any content is taken", not taken.is_error, str(taken.content)[:300])
+    saved = (taken.structured_content or {}).get("path")
+    tally.check("it is whole", bool(saved) and Path(saved).read_bytes() == content, str(saved))
+    grows = all(one[0] < two[0] for one, two in zip(told, told[1:]))
+    tally.check("progress is told and only grows", len(told) > 0 and grows, str(told))
+    ends = told and told[-1] == (len(content), len(content), "receiving large.bin")
+    tally.check("progress ends with the whole file", bool(ends), str(told[-1:]))
+    for words in ("one", "two"):
+        await good("bond_message", {"content": words}, "Message Sent")
+    await good("bond_end", {}, "Session Ended")
     other.close()
 
 

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use super::relay::{BondUrl, BondUrlError};
 use crate::agent::connect::Authorities;
+use crate::domain::machine::bond::own::OWN_MAX_FILE_BYTES;
+use crate::event::agent::BondMode;
 
 /// The relay when none is named.
 pub const DEFAULT_RELAY: &str = "http://127.0.0.1:9441";
@@ -12,6 +14,13 @@ pub const DEFAULT_FILE_KB: u32 = 256;
 /// Largest file in KiB that can be asked for: with the worst text, the relays' limit for one message
 /// is reached soon after.
 pub const MAX_FILE_KB: u32 = 384;
+
+/// The same of a session with a spoken code, in MiB, when nobody says.
+pub const DEFAULT_SPOKEN_FILE_MIB: u32 = 64;
+const _: () = assert!((DEFAULT_SPOKEN_FILE_MIB as u64) << 20 == OWN_MAX_FILE_BYTES);
+/// Largest file in MiB of a session with a spoken code that can be asked for. Nothing but a hash of each
+/// piece is held in memory; what bounds it is patience.
+pub const MAX_SPOKEN_FILE_MIB: u32 = 1024;
 
 /// Everything that sealed sessions are told.
 #[derive(Clone, Debug)]
@@ -22,6 +31,10 @@ pub struct BondConfig {
     pub authorities: Authorities,
     /// Largest file in KiB, both ways: 1 to [`MAX_FILE_KB`].
     pub max_file_kb: u32,
+    /// Largest file in MiB of a session with a spoken code, both ways: 1 to [`MAX_SPOKEN_FILE_MIB`].
+    pub max_spoken_file_mib: u32,
+    /// Which kind of session is opened when nobody says.
+    pub mode: BondMode,
     /// Folders from which files may be sent.
     pub roots: Vec<PathBuf>,
     /// The folder of `audit.log`.
@@ -32,6 +45,14 @@ pub struct BondConfig {
     pub state: PathBuf,
     /// Whether the operator's tool looks there.
     pub reachable: bool,
+}
+
+impl BondConfig {
+    /// Largest file of a session with a spoken code, in bytes.
+    #[must_use]
+    pub fn max_spoken_bytes(&self) -> u64 {
+        u64::from(self.max_spoken_file_mib) << 20
+    }
 }
 
 /// What `COVALENT_MAX_FILE_KB` means: what is no number stands for the default, what is too large or

@@ -9,6 +9,8 @@
 mod deals;
 mod error;
 mod steps;
+#[cfg(test)]
+mod tests;
 
 pub use error::DeskError;
 
@@ -27,7 +29,8 @@ use super::config::BondConfig;
 use super::control::Control;
 use super::desktop::Desktop;
 use super::driver::{self, Post};
-use super::files::Placed;
+use super::files::{Held, Incoming, Placed};
+use super::moves::Moves;
 use super::news::{Event, Queue};
 #[cfg(unix)]
 use super::operator::Operator;
@@ -37,7 +40,6 @@ use super::tell;
 use crate::agent::random::OsEntropy;
 use crate::domain::bond::names::{legacy_rule, own_rule};
 use crate::domain::bond::preview::Offered;
-use crate::domain::machine::bond::own::OWN_MAX_FILE_BYTES;
 use crate::domain::machine::bond::{
     Action, Input, Machine, Offer, OfferId, OwnSession, Phase, Policy, Role, Session, Ticket,
 };
@@ -159,6 +161,8 @@ pub(super) struct Live {
     pub(super) session: Box<dyn Machine>,
     pub(super) mode: BondMode,
     pub(super) relay: BondRelay,
+    /// Counts how often its connections were made anew.
+    renewed: watch::Sender<u64>,
     /// What the machine wants to ask, from which position.
     pub(super) poll: Option<u64>,
     pub(super) wake: Arc<Notify>,
@@ -181,6 +185,10 @@ pub(super) struct Live {
     offered: BTreeMap<OfferId, (Offered, UnixMillis)>,
     /// Of the file that is on its way.
     sending: Option<[u8; 32]>,
+    /// Files of ours that may still be read, in our own mode.
+    pub(super) held: BTreeMap<OfferId, Arc<Held>>,
+    /// How far files are, in our own mode.
+    moves: Moves,
     /// Names of our files of which the other side has not all, in our own mode.
     outgoing: BTreeMap<OfferId, String>,
     /// Accepted files that are on their way, in our own mode.
@@ -188,6 +196,15 @@ pub(super) struct Live {
     /// What writes those.
     arrivals: Option<Arrivals>,
     tasks: JoinSet<()>,
+}
+
+impl Live {
+    /// What is to be asked of the relay next; nothing while the disk has so much to do that no more
+    /// should come.
+    pub(super) fn take_poll(&mut self) -> Option<u64> {
+        let behind = self.arrivals.as_ref().is_some_and(Arrivals::is_full);
+        if behind { None } else { self.poll.take() }
+    }
 }
 
 /// An accepted file that is on its way.
@@ -218,6 +235,8 @@ pub struct Desk {
     /// Who opens or joins.
     entering: tokio::sync::Mutex<()>,
     rang: watch::Sender<u64>,
+    /// Rings when a file moved.
+    moved: watch::Sender<u64>,
     leaving: Mutex<JoinSet<()>>,
     /// What answers the operator's terminal.
     #[cfg(unix)]
@@ -227,9 +246,11 @@ pub struct Desk {
 }
 
 impl Desk {
-    /// Nobody is there yet.
+    /// Nobody is there yet. What a killed process left of files is removed in the background.
     #[must_use]
     pub fn new(config: BondConfig, scribe: Scribe) -> Desk {
+        let incoming = config.incoming.clone();
+        tokio::task::spawn_blocking(move || Incoming::tidy(&incoming));
         Desk {
             config,
             scribe,
@@ -237,6 +258,7 @@ impl Desk {
             state: Mutex::default(),
             entering: tokio::sync::Mutex::default(),
             rang: watch::Sender::new(0),
+            moved: watch::Sender::new(0),
             leaving: Mutex::default(),
             #[cfg(unix)]
             control: Mutex::default(),
@@ -254,20 +276,24 @@ impl Desk {
             .send_modify(|times| *times = times.wrapping_add(1));
     }
 
-    /// Opens a session as its host.
+    /// Opens a session as its host; `spoken` is what was asked for, if something was.
     ///
     /// # Errors
     ///
     /// [`DeskError`]; there is no session then.
     pub async fn connect(
         self: &Arc<Self>,
-        spoken: bool,
+        spoken: Option<bool>,
         conversation: &SessionId,
     ) -> Result<View, DeskError> {
-        let code = if spoken {
-            AnyCode::Own(OwnCode::generate(&self.entropy)?)
-        } else {
-            AnyCode::Legacy(SessionCode::generate(&self.entropy)?)
+        let mode = match spoken {
+            Some(true) => BondMode::Own,
+            Some(false) => BondMode::Legacy,
+            None => self.config.mode,
+        };
+        let code = match mode {
+            BondMode::Own => AnyCode::Own(OwnCode::generate(&self.entropy)?),
+            BondMode::Legacy => AnyCode::Legacy(SessionCode::generate(&self.entropy)?),
         };
         self.enter(Role::Host, code, conversation.clone()).await
     }
@@ -308,7 +334,7 @@ impl Desk {
                 name_rule: legacy_rule,
             },
             AnyCode::Own(_) => Policy {
-                max_file_bytes: OWN_MAX_FILE_BYTES,
+                max_file_bytes: self.config.max_spoken_bytes(),
                 name_rule: own_rule,
             },
         };
@@ -324,7 +350,8 @@ impl Desk {
             let mut live = Live {
                 id,
                 session,
-                relay: relay.clone(),
+                relay,
+                renewed: watch::Sender::new(0),
                 poll: None,
                 wake: Arc::default(),
                 trouble: None,
@@ -344,16 +371,18 @@ impl Desk {
                 opened_at: now,
                 offered: BTreeMap::new(),
                 sending: None,
+                held: BTreeMap::new(),
+                moves: Moves::default(),
                 outgoing: BTreeMap::new(),
                 coming: BTreeMap::new(),
                 arrivals: None,
                 tasks: JoinSet::new(),
             };
-            let wake = Arc::clone(&live.wake);
-            live.tasks
-                .spawn(driver::polls(Arc::clone(self), id, relay.clone(), wake));
-            live.tasks
-                .spawn(driver::posts(Arc::clone(self), id, relay, to_post));
+            let (wake, renewed) = (Arc::clone(&live.wake), || live.renewed.subscribe());
+            let polls = driver::polls(Arc::clone(self), id, wake, renewed());
+            let posts = driver::posts(Arc::clone(self), id, to_post, renewed());
+            live.tasks.spawn(polls);
+            live.tasks.spawn(posts);
             state.live = Some(live);
             self.carry_out(&mut state, actions);
         }
@@ -503,6 +532,39 @@ impl Desk {
         tokio::join!(self.scribe.close(), async { self.end(false) });
         #[cfg(unix)]
         self.leave_operator().await;
+    }
+
+    /// The machine slept, or the process stood still: the session's connections are given up and the
+    /// relay is asked anew, at once.
+    pub fn woke(&self) {
+        let mut state = self.lock();
+        let Some(live) = state.live.as_mut().filter(|live| !live.session.is_over()) else {
+            return;
+        };
+        match BondRelay::new(live.relay.url()) {
+            Ok(relay) => {
+                live.relay = relay;
+                live.renewed.send_modify(|n| *n = n.wrapping_add(1));
+            }
+            Err(e) => tracing::warn!("the old connections are kept: {e}"),
+        }
+    }
+
+    /// How far files of the session are.
+    #[must_use]
+    pub fn moves(&self) -> Moves {
+        let state = self.lock();
+        state
+            .live
+            .as_ref()
+            .map(|live| live.moves.clone())
+            .unwrap_or_default()
+    }
+
+    /// Rings when that changed.
+    #[must_use]
+    pub fn moved(&self) -> watch::Receiver<u64> {
+        self.moved.subscribe()
     }
 
     /// Waits until the relay knows of the end.

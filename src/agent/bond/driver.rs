@@ -5,15 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 
 use super::desk::Desk;
+use super::files::OutgoingError;
 use super::pace::Pace;
 use super::relay::{BondRelay, FailureKind, RelayFailure};
 use crate::agent::random::jitter;
 use crate::crypto::agree::AgreementPublic;
-use crate::domain::machine::bond::{Delivery, Input, Polled, Request, Role, Ticket};
+use crate::domain::machine::bond::{
+    Delivery, Input, OfferId, OwnInput, Polled, Request, Role, Ticket,
+};
+use crate::event::agent::BondMode;
 use crate::wire::bond::code::{PeerId, RoutingId};
 use crate::wire::rendezvous_client::{Opened, PollReply, Said};
 
@@ -88,15 +92,29 @@ pub(super) fn posted(ticket: Ticket, outcome: &Result<(), RelayFailure>) -> Inpu
     }
 }
 
-/// Posts what the session wants posted.
+/// Posts what the session wants posted. `renewed` counts new connections to the relay.
 pub(super) async fn posts(
     desk: Arc<Desk>,
     id: u64,
-    relay: BondRelay,
     mut to_post: mpsc::UnboundedReceiver<Post>,
+    mut renewed: watch::Receiver<u64>,
 ) {
     while let Some(post) = to_post.recv().await {
-        let outcome = send(&relay, &post).await;
+        renewed.mark_unchanged();
+        let Some((relay, mode)) = desk.with(id, |live| (live.relay.clone(), live.mode)) else {
+            return;
+        };
+        let outcome = tokio::select! {
+            outcome = send(&relay, &post) => outcome,
+            // The old connection may be dead. Our own mode sends again and is not heard twice; for
+            // the other, giving up would only mean not to know.
+            _ = renewed.changed(), if mode == BondMode::Own => Err(RelayFailure {
+                kind: FailureKind::Unreachable,
+                code: None,
+                detail: "the machine slept meanwhile".to_owned(),
+                retry_after_ms: None,
+            }),
+        };
         desk.posted(id, post.ticket, outcome);
     }
 }
@@ -117,17 +135,34 @@ pub(super) async fn send(relay: &BondRelay, post: &Post) -> Result<(), RelayFail
     relay.send(&said).await
 }
 
-/// Asks the relay for news until the session is over. One request at a time.
-pub(super) async fn polls(desk: Arc<Desk>, id: u64, relay: BondRelay, wake: Arc<Notify>) {
+/// Says in the program's own log that the relay is not asked any more, however that came about.
+struct Asking(u64);
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        tracing::debug!("session {}: the relay is not asked any more", self.0);
+    }
+}
+
+/// Asks the relay for news until the session is over. One request at a time, and none while the disk
+/// is behind with what came. `renewed` counts new connections: then it asks anew, and at once.
+pub(super) async fn polls(
+    desk: Arc<Desk>,
+    id: u64,
+    wake: Arc<Notify>,
+    mut renewed: watch::Receiver<u64>,
+) {
+    let _asking = Asking(id);
     let mut pace = Pace::default();
     let mut not_before = Instant::now();
     loop {
         let wanted = desk.with(id, |live| {
             let due = Instant::now() >= not_before;
-            let since = if due { live.poll.take() } else { None };
-            (since, live.session.routing(), live.session.me())
+            let since = if due { live.take_poll() } else { None };
+            let relay = live.relay.clone();
+            (since, relay, live.session.routing(), live.session.me())
         });
-        let Some((since, routing, me)) = wanted else {
+        let Some((since, relay, routing, me)) = wanted else {
             return;
         };
         let Some(since) = since else {
@@ -140,13 +175,20 @@ pub(super) async fn polls(desk: Arc<Desk>, id: u64, relay: BondRelay, wake: Arc<
                     }
                 }
                 () = wake.notified(), if now >= not_before => {}
+                _ = renewed.changed() => (pace, not_before) = (Pace::default(), now),
             }
             continue;
         };
         let asked = Instant::now();
-        let answer = relay
-            .poll(&routing.to_string(), &me.to_string(), since)
-            .await;
+        let (place, who) = (routing.to_string(), me.to_string());
+        let answer = tokio::select! {
+            answer = relay.poll(&place, &who, since) => answer,
+            _ = renewed.changed() => {
+                (pace, not_before) = (Pace::default(), Instant::now());
+                desk.with(id, |live| _ = live.poll.get_or_insert(since));
+                continue;
+            }
+        };
         let trouble = answer.as_ref().err().map(|e| e.detail.clone());
         desk.with(id, |live| live.trouble = trouble);
         let (pause, input) = match answer {
@@ -165,6 +207,32 @@ pub(super) async fn polls(desk: Arc<Desk>, id: u64, relay: BondRelay, wake: Arc<
             return;
         }
     }
+}
+
+/// Reads a piece of a file of ours. The thread that waits for the disk is not the caller's.
+pub(super) async fn read(desk: Arc<Desk>, id: u64, file: OfferId, offset: u64) {
+    let held = desk.with(id, |live| live.held.get(&file).map(Arc::clone));
+    let reading = held
+        .flatten()
+        .map(|held| tokio::task::spawn_blocking(move || held.piece(offset)));
+    let said = match reading {
+        Some(piece) => piece.await.ok(),
+        None => None,
+    };
+    let said = match said {
+        Some(Ok(bytes)) => OwnInput::ChunkRead {
+            id: file,
+            offset,
+            bytes,
+        },
+        Some(Err(OutgoingError::Changing)) => OwnInput::Changed { id: file },
+        Some(Err(e)) => {
+            tracing::warn!("a file that was offered: {e}");
+            OwnInput::ReadFailed { id: file }
+        }
+        None => OwnInput::ReadFailed { id: file },
+    };
+    desk.feed(id, Input::Own(said));
 }
 
 /// A session that waits for the relay's first word lives as well.

@@ -4,14 +4,13 @@
 use std::path::PathBuf;
 
 use super::config::BondConfig;
-use super::files::{self, Incoming, IncomingError, OutgoingError, OutgoingRules, Placed};
+use super::files::{self, Held, Incoming, IncomingError, OutgoingError, OutgoingRules, Placed};
 use crate::agent::random::{OsEntropy, random_hex};
 use crate::domain::bond::names::{BaseName, NameRefusal, Types};
 use crate::domain::bond::wrap;
-use crate::domain::machine::bond::own::OWN_MAX_FILE_BYTES;
+use crate::domain::machine::bond::own::CHUNK_BYTES;
 use crate::domain::machine::bond::{OutgoingFile, Refusal};
 use crate::types::entropy::EntropyError;
-use crate::types::secret::Secret;
 
 /// Something is wrong with a file.
 #[derive(Debug, thiserror::Error)]
@@ -61,29 +60,15 @@ impl FileError {
 /// Largest accepted file that is looked into for the model, in bytes.
 const MAX_SHOWN_BYTES: u64 = 1 << 20;
 
-/// A file of ours, ready to be sent in our own mode.
-#[derive(Debug)]
-pub(super) struct OpenedOwn {
-    pub(super) name: String,
-    pub(super) content: Secret<Vec<u8>>,
-    /// Of its bytes.
-    pub(super) sha256: [u8; 32],
-}
-
-/// Opens a file of ours for our own mode: of any type and content, within the bound of that mode. Blocks
-/// on the disk.
-pub(super) fn open_own(config: &BondConfig, path: &str) -> Result<OpenedOwn, FileError> {
+/// Opens a file of ours for our own mode and holds it: of any type and content, within the bound of
+/// that mode. Blocks on the disk.
+pub(super) fn hold(config: &BondConfig, path: &str) -> Result<Held, FileError> {
     let rules = OutgoingRules {
         roots: config.roots.clone(),
-        max_bytes: OWN_MAX_FILE_BYTES,
+        max_bytes: config.max_spoken_bytes(),
         types: Types::Any,
     };
-    let opened = files::open_outgoing(&PathBuf::from(path), &rules)?;
-    Ok(OpenedOwn {
-        name: opened.name.as_str().to_owned(),
-        content: Secret::new(opened.content),
-        sha256: opened.sha256,
-    })
+    Ok(files::hold(&PathBuf::from(path), &rules, CHUNK_BYTES)?)
 }
 
 /// A file of ours, ready to be sent.

@@ -233,10 +233,8 @@ fn told(found: &[SecretFound]) -> String {
 ///
 /// [`OutgoingError`]: what is wrong, and what to do about it.
 pub fn open_outgoing(path: &Path, rules: &OutgoingRules) -> Result<Outgoing, OutgoingError> {
-    let place = locate(path, &rules.roots)?;
-    let name = path_name(&place)?;
-    let full = place.root.join(&place.inside);
-    let content = system::read(&full, rules.max_bytes)?;
+    let (full, name) = checked_name(path, &rules.roots)?;
+    let content = read_whole(&system::open_file(&full)?, &full, rules.max_bytes)?;
     if rules.types == Types::Listed
         && let Err(e) = std::str::from_utf8(&content)
     {
@@ -253,6 +251,13 @@ pub fn open_outgoing(path: &Path, rules: &OutgoingRules) -> Result<Outgoing, Out
         sha256: sha256(&content),
         content,
     })
+}
+
+/// Where a file is, and its base name, once neither its place nor a directory on the way keeps it back.
+fn checked_name(path: &Path, roots: &[PathBuf]) -> Result<(PathBuf, String), OutgoingError> {
+    let place = locate(path, roots)?;
+    let name = path_name(&place)?;
+    Ok((place.root.join(&place.inside), name))
 }
 
 /// All bytes of an opened file that is a regular one, at most `max`, unchanged while they are read.
@@ -510,6 +515,8 @@ impl Incoming {
 
 mod arriving;
 pub use arriving::Arriving;
+mod held;
+pub use held::{Held, hold};
 
 #[cfg(all(test, unix))]
 mod tests;

@@ -10,6 +10,7 @@
 //! - [`news`]: what happened, until somebody is told. [`tell`]: the words for it.
 //! - [`mod@file`]: files out and in. [`files`]: the disk for that, at once or piece
 //!   by piece (`arrivals`). [`desktop`]: tells the human at the screen.
+//! - [`moves`]: how far files are, for whoever waits for them.
 //! - [`books`]: what is recorded, in the log and in `audit.log`. [`page`]: what one session's machine
 //!   says, as records. [`scribe`]: writes them beside the session. [`audit`]: that file.
 //! - [`control`]: how the operator's terminal reaches a running server.
@@ -26,6 +27,7 @@ pub mod desktop;
 pub mod driver;
 pub mod file;
 pub mod files;
+pub mod moves;
 pub mod news;
 #[cfg(unix)]
 mod operator;

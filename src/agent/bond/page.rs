@@ -220,12 +220,13 @@ impl Page {
                 file,
                 size,
                 note_chars,
+                sha256,
             } => Some(BondNews::FileSent {
                 name: file.clone(),
                 size: *size,
                 total: self.total,
                 note_chars: short(*note_chars),
-                sha256: beside.sha256,
+                sha256: sha256.or(beside.sha256),
             }),
             Row::SendBlocked { file, reason } => Some(BondNews::FileBlocked {
                 way: FileWay::Outgoing,

@@ -161,6 +161,7 @@ pub(super) const fn why_failed(why: TransferFailure) -> &'static str {
         TransferFailure::Withdrawn => "its sender withdrew it",
         TransferFailure::Stopped => "its receiver stopped it",
         TransferFailure::Unreadable => "it cannot be read any more",
+        TransferFailure::Changed => "it changed after it was offered; send it again",
         TransferFailure::NotStored => "it could not be written",
         TransferFailure::WrongContent => "its bytes are not those that were offered",
         TransferFailure::SessionOver => "the session ended first",

@@ -2,6 +2,7 @@
 //! argument is quoted for a shell, and one that could be read as a flag stands behind `--`.
 
 use crate::types::id::PublicKey;
+use crate::types::text::shell_word;
 
 /// What follows `interlink-admin`, before it is said for which identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +40,7 @@ impl Line {
     #[must_use]
     pub fn name(mut self, name: &str) -> Line {
         self.guarded |= name.starts_with('-');
-        self.operands.push_str(&format!(" {}", quoted(name)));
+        self.operands.push_str(&format!(" {}", shell_word(name)));
         self
     }
 
@@ -67,27 +68,9 @@ impl Line {
     }
 }
 
-/// An argument as a shell takes it back.
-#[must_use]
-pub fn quoted(text: &str) -> String {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_./:=,@%+".contains(&b);
-    if !text.is_empty() && text.bytes().all(plain) {
-        return text.to_owned();
-    }
-    format!("'{}'", text.replace('\'', "'\\''"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn arguments_survive_a_shell() {
-        assert_eq!(quoted("/a/b-c.key"), "/a/b-c.key");
-        assert_eq!(quoted("a b"), "'a b'");
-        assert_eq!(quoted("a'; rm $x"), "'a'\\''; rm $x'");
-        assert_eq!(quoted(""), "''");
-    }
 
     #[test]
     fn a_name_that_looks_like_a_flag_stands_behind_all_flags() {

@@ -15,6 +15,7 @@ pub mod error;
 pub mod line;
 pub mod news;
 pub mod notes;
+mod progress;
 pub mod render;
 pub mod reply;
 pub mod schema;

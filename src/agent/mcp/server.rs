@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CustomNotification, ErrorData, Implementation,
-    JsonObject, ListToolsResult, PaginatedRequestParams, ProtocolVersion, ServerCapabilities,
-    ServerConfig, ServerNotification,
+    JsonObject, ListToolsResult, PaginatedRequestParams, ProgressToken, ProtocolVersion,
+    ServerCapabilities, ServerConfig, ServerNotification,
 };
 use rmcp::service::{Peer, RequestContext, RoleServer, ServerInitializeError};
 use rmcp::{ServerHandler, ServiceExt as _};
@@ -19,7 +19,7 @@ use super::approve::Asking;
 use super::catalog::{self, Call, HookCall};
 use super::tool::host::session_for;
 use super::transport::{MAX_LINE_BYTES, StdioTransport, read_lines};
-use super::{news, notes};
+use super::{news, notes, progress};
 use crate::agent::host::HostConfig;
 use crate::agent::runtime::Supervisor;
 
@@ -90,6 +90,12 @@ impl HostConnection {
             // A connection that is gone has ended too.
             _ = ended.wait_for(|ended| *ended) => false,
         }
+    }
+
+    /// What the host wants to hear progress of the call under, if it does.
+    pub(super) fn progress_token(&self) -> Option<ProgressToken> {
+        let token = self.call.as_ref()?.meta.get_progress_token()?;
+        progress::usable(token)
     }
 
     /// Sends a notification.

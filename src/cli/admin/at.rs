@@ -9,11 +9,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::super::fold::{Long, fold};
 use super::error::AdminError;
 use super::locate::Target;
 use super::print::{Printer, Shown, Style};
 use super::reader::{Origin, StoreReader};
-use super::trace::wrapped;
 use super::when::Point;
 use super::{rows, status};
 use crate::domain::tables::TableId;
@@ -266,7 +266,7 @@ fn show_state(store: &StateThen, name: Option<&str>, p: &mut Printer) -> Result<
 
 fn indented(style: Style, words: &str, p: &mut Printer) -> Result<(), AdminError> {
     let room = p.room(INDENT);
-    for line in wrapped(words, room) {
+    for line in fold(words, room, Long::Broken) {
         p.line(style, &format!("{}{line}", " ".repeat(INDENT)))?;
     }
     Ok(())

@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 
+use super::super::out;
 use super::error::AdminError;
 use crate::types::text::visible;
 
@@ -23,8 +24,7 @@ pub(super) fn agreed(what: &str, yes: bool) -> Result<(), AdminError> {
             what: what.to_owned(),
         });
     }
-    writeln!(err, "{}", visible(what))?;
-    err.flush()?;
+    out::say(&visible(what));
     // What was typed before the question stood there is no answer to it.
     forget_typed(&stdin);
     write!(err, "Go on? [y/N] ")?;

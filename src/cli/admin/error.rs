@@ -286,9 +286,7 @@ impl AdminError {
                 "a session that was started with --store-mode exclusive keeps it for itself; a \
                  frozen one has to be continued or ended"
             }
-            AdminError::Key(LoadKeyError::Missing { .. }) => {
-                "name it with --key PATH, or make one with interlink-keygen"
-            }
+            AdminError::Key(LoadKeyError::Missing { .. }) => "or name another with --key PATH",
             AdminError::Terminal(TerminalError::AgentsShell { .. })
             | AdminError::Unasked(TerminalError::AgentsShell { .. }) => {
                 "run it in a terminal of your own; if this is one, add --i-am-the-operator"

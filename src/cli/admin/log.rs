@@ -3,7 +3,6 @@
 //! Followers poll. A bus's file must not stay open while nobody reads it, since a bus that starts
 //! wants it alone; so each round opens what is there then, the file or the bus that came up on it.
 
-use std::io::{self, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -193,8 +192,7 @@ impl Cursor<'_> {
     fn failed(&mut self, e: &AdminError) {
         self.failures = self.failures.saturating_add(1);
         if self.failures == TELL_AFTER {
-            let mut err = io::stderr().lock();
-            let _ = writeln!(err, "still waiting: {}", print::Shown(&e.to_string()));
+            print::note(&format!("still waiting: {e}"));
         }
     }
 

@@ -78,7 +78,6 @@ use std::sync::atomic::AtomicBool;
 use clap::{Parser, Subcommand};
 
 use super::exit::Exit;
-use super::out;
 use crate::store;
 use error::AdminError;
 use locate::Target;
@@ -377,5 +376,5 @@ fn open_all(
 
 /// Tells of a failure.
 fn report(e: &AdminError) {
-    out::failure(PROGRAM, &print::Shown(&e.to_string()), e.next().as_deref());
+    print::failure(PROGRAM, e);
 }

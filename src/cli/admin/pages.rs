@@ -3,7 +3,7 @@
 //! A page tells the compaction point of its moment. Where that has come to lie at or behind the place
 //! that was reached, records went unread; whoever reads says so instead of giving less in silence.
 
-use super::print::note;
+use super::print::note_missed_records;
 use super::status::count;
 use crate::wire::admin::Records;
 
@@ -63,7 +63,7 @@ impl Pages {
 /// Says that something is missing, if it is.
 pub(super) fn note_missed(store: &str, missed: u64) {
     if missed > 0 {
-        note(&format!(
+        let text = format!(
             "{store} was compacted while it was read: {} not seen; run it again for the whole of what \
              is left",
             if missed == 1 {
@@ -71,7 +71,8 @@ pub(super) fn note_missed(store: &str, missed: u64) {
             } else {
                 format!("{} were", count(missed, "record"))
             }
-        ));
+        );
+        note_missed_records(&text, missed);
     }
 }
 

@@ -6,23 +6,25 @@
 
 use std::fmt;
 use std::io::{self, IsTerminal as _, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::super::fold::{Long, fold};
+use super::super::out::{self, MIN_WIDTH, WIDTH};
+use super::error::AdminError;
 use super::reader::{Origin, Source};
 use crate::system::SystemClock;
 use crate::types::id::is_unsafe_char;
 use crate::types::text::{beginning, cells, is_invisible_char, visible, visible_id, visible_json};
 use crate::types::time::{Clock as _, UnixMillis};
 
-/// Columns of a terminal that does not say.
-const WIDTH: usize = 80;
-
-/// Narrowest width that lines are fitted to.
-const MIN_WIDTH: usize = 40;
-
 /// Where a field's value begins.
 const LABEL: usize = 13;
+
+/// How far the second line of a sentence is indented.
+const CONTINUED: usize = 2;
 
 /// Ways to stand out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,9 +65,14 @@ impl Printer {
     pub(super) fn stdout(json: bool) -> Printer {
         let stdout = io::stdout();
         let terminal = stdout.is_terminal();
+        JSON.store(json, Ordering::Relaxed);
         Printer {
             color: terminal && crate::cli::args::variable("NO_COLOR").is_none(),
-            width: if terminal { columns() } else { usize::MAX },
+            width: if terminal {
+                out::columns(&stdout)
+            } else {
+                usize::MAX
+            },
             out: Box::new(io::BufWriter::new(stdout)),
             json,
             code: 0,
@@ -108,10 +115,20 @@ impl Printer {
         writeln!(self.out, "{text}")
     }
 
-    /// One line, however long.
+    /// A sentence or a heading: one line where lines are whole, else as many as it takes. What is longer
+    /// than a line, as a path or an id may be, has its middle left out there.
     pub(super) fn whole_line(&mut self, style: Style, text: &str) -> io::Result<()> {
-        let text = self.paint(style, &visible(text));
-        writeln!(self.out, "{text}")
+        let mut indent = 0;
+        for line in fold(
+            &visible(text),
+            self.width.saturating_sub(CONTINUED),
+            Long::Shortened,
+        ) {
+            let line = self.paint(style, &line);
+            writeln!(self.out, "{:indent$}{line}", "")?;
+            indent = CONTINUED;
+        }
+        Ok(())
     }
 
     /// A label with its value, broken between words.
@@ -133,19 +150,16 @@ impl Printer {
     fn labelled(&mut self, label: &str, value: &str, room: usize) -> io::Result<()> {
         let label = format!("  {label:<width$} ", width = LABEL - 3);
         let mut lead = self.paint(Style::Dim, &label);
-        let mut line = String::new();
-        for word in value.split(' ') {
-            if !line.is_empty() && cells(&line) + 1 + cells(word) > room {
-                writeln!(self.out, "{lead}{line}")?;
-                lead = " ".repeat(LABEL);
-                line.clear();
-            }
-            if !line.is_empty() {
-                line.push(' ');
-            }
-            line.push_str(word);
+        // In a pipe prose is broken, and every word is whole.
+        let long = match self.width {
+            usize::MAX => Long::Whole,
+            _ => Long::Shortened,
+        };
+        for line in fold(value, room, long) {
+            writeln!(self.out, "{lead}{line}")?;
+            lead = " ".repeat(LABEL);
         }
-        writeln!(self.out, "{lead}{line}")
+        Ok(())
     }
 
     /// Aligned columns with a head; cells are spelled out already. Columns whose name starts with a space are flush right; the
@@ -190,20 +204,71 @@ impl Printer {
     }
 }
 
-fn columns() -> usize {
-    #[cfg(unix)]
-    let told = rustix::termios::tcgetwinsize(io::stdout())
-        .ok()
-        .map(|size| usize::from(size.ws_col))
-        .filter(|columns| *columns > 0);
-    #[cfg(not(unix))]
-    let told = None;
-    told.unwrap_or(WIDTH).max(MIN_WIDTH)
+/// Whether the answer is JSON; then so is what stands beside it.
+static JSON: AtomicBool = AtomicBool::new(false);
+
+/// What stands beside an answer in JSON, a line each on standard error.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Beside<'a> {
+    /// The command did not do it, or not for one of several stores.
+    Error {
+        /// How the program ends when this was all that went wrong.
+        exit: u8,
+        /// The cause.
+        message: &'a str,
+        /// What to do about it.
+        next: Option<&'a str>,
+    },
+    /// Worth knowing.
+    Note {
+        /// What.
+        message: &'a str,
+        /// How many records of a log were compacted away before they were read, where that is it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        missed: Option<u64>,
+    },
 }
 
 /// Says something beside the answer, on standard error.
 pub(super) fn note(text: &str) {
-    let _ = writeln!(io::stderr().lock(), "note: {}", visible(text));
+    beside(text, None);
+}
+
+/// Says that something is missing in the answer.
+pub(super) fn note_missed_records(text: &str, missed: u64) {
+    beside(text, Some(missed));
+}
+
+fn beside(message: &str, missed: Option<u64>) {
+    if !say_json(&Beside::Note { message, missed }) {
+        out::say(&format!("note: {}", visible(message)));
+    }
+}
+
+/// Tells of a failure; a script that asked for JSON gets JSON.
+pub(super) fn failure(program: &str, e: &AdminError) {
+    let (message, next) = (e.to_string(), e.next());
+    let error = Beside::Error {
+        exit: e.exit().code(),
+        message: &message,
+        next: next.as_deref(),
+    };
+    if !say_json(&error) {
+        out::failure(program, &Shown(&message), next.as_deref());
+    }
+}
+
+fn say_json(what: &Beside<'_>) -> bool {
+    if !JSON.load(Ordering::Relaxed) {
+        return false;
+    }
+    let Ok(text) = serde_json::to_string(what) else {
+        return false;
+    };
+    // A closed standard error is no reason to fail differently.
+    let _ = writeln!(io::stderr().lock(), "{}", visible_json(&text));
+    true
 }
 
 /// Says on standard error when what follows was not read from the file as it is.

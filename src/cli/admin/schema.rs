@@ -2,7 +2,7 @@
 //!
 //! The files under `schema/admin/` are these; a test keeps them equal, and checks real answers. The
 //! answer of `interlink-admin COMMAND SUBCOMMAND` is `COMMAND-SUBCOMMAND`; `list`, which may be left
-//! out, is `COMMAND`.
+//! out, is `COMMAND`. `stderr` is what stands beside an answer, a line each.
 
 use schemars::generate::SchemaGenerator;
 use schemars::{JsonSchema, Schema, json_schema, schema_for};
@@ -10,8 +10,8 @@ use schemars::{JsonSchema, Schema, json_schema, schema_for};
 #[cfg(all(feature = "agent", unix))]
 use super::bond;
 use super::{
-    at, backup, compact, doctor, inbox, lines, log, migrate, outbox, queue, reader, relay, repair,
-    restore, roster, sessions, stats, status, tasks, trace, verify,
+    at, backup, compact, doctor, inbox, lines, log, migrate, outbox, print, queue, reader, relay,
+    repair, restore, roster, sessions, stats, status, tasks, trace, verify,
 };
 #[cfg(feature = "agent")]
 use super::{audit, forget, import, outbox::act, pair, peers};
@@ -51,6 +51,7 @@ pub fn all() -> Vec<(&'static str, Schema)> {
         ("sessions", listing::<reader::KnownSessionView>("sessions")),
         ("sessions-show", schema_for!(sessions::SessionShown)),
         ("status", schema_for!(status::Answer)),
+        ("stderr", schema_for!(print::Beside<'_>)),
         ("tasks", listing::<tasks::TaskView>("tasks")),
         ("tasks-show", schema_for!(tasks::TaskShown)),
         ("verify", schema_for!(verify::Answer)),

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::{Report, Verdict};
 use crate::cli::paths;
 use crate::cli::setup::{self, Host, SERVER};
+use crate::types::text::shell_word;
 
 /// Looks at both hosts; `key` is whom the rest of the report is about.
 pub(super) fn look(report: &mut Report, key: &Path) {
@@ -195,10 +196,10 @@ fn look_at_identity(report: &mut Report, server: &Entry, key: &Path) {
         ("INTERLINK_AGENT_DB", "--db"),
         ("INTERLINK_URL", "--url"),
     ];
-    let mut mend = format!("interlink-mcp doctor --key {}", setup::shell_word(theirs));
+    let mut mend = format!("interlink-mcp doctor --key {}", shell_word(theirs));
     for (name, flag) in flags {
         if let Some(value) = says(name) {
-            mend.push_str(&format!(" {flag} {}", setup::shell_word(value)));
+            mend.push_str(&format!(" {flag} {}", shell_word(value)));
         }
     }
     report.add("claude", Verdict::Hint, found, Some(&mend));

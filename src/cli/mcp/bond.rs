@@ -3,16 +3,27 @@
 
 use std::path::PathBuf;
 
-use clap::Args as ClapArgs;
 use clap::builder::{OsStringValueParser, TypedValueParser as _};
+use clap::{Args as ClapArgs, ValueEnum};
 
 use super::McpError;
-use crate::agent::bond::config::{BondConfig, DEFAULT_RELAY, MAX_FILE_KB, default_roots, file_kb};
+use crate::agent::bond::config::{
+    BondConfig, DEFAULT_RELAY, DEFAULT_SPOKEN_FILE_MIB, MAX_FILE_KB, MAX_SPOKEN_FILE_MIB,
+    default_roots, file_kb,
+};
 use crate::agent::bond::relay::BondUrl;
 use crate::agent::config::StorePlace;
 use crate::agent::connect::Authorities;
 use crate::cli::paths;
+use crate::event::agent::BondMode;
 use crate::types::id::PublicKey;
+
+/// Which kind of session is opened.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ModeFlag {
+    Legacy,
+    Spoken,
+}
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct BondFlags {
@@ -29,6 +40,23 @@ pub(super) struct BondFlags {
     /// Largest file in KiB, both ways: 1 to 384 [default: $COVALENT_MAX_FILE_KB, else 256]
     #[arg(long, value_name = "KIB", env = "INTERLINK_BOND_MAX_FILE_KB", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_FILE_KB)), help_heading = "Sealed sessions", global = true)]
     bond_max_file_kb: Option<u32>,
+
+    /// Largest file in MiB of a session with a spoken code, both ways: 1 to 1024
+    #[arg(long, value_name = "MIB", env = "INTERLINK_BOND_MAX_SPOKEN_FILE_MIB", default_value_t = DEFAULT_SPOKEN_FILE_MIB, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SPOKEN_FILE_MIB)), help_heading = "Sealed sessions", global = true)]
+    bond_max_spoken_file_mib: u32,
+
+    /// What bond_connect opens when the call does not say: a session that the public Covalent Bond client
+    /// can join (legacy), or one with a code to say aloud, for two of this program (spoken)
+    #[arg(
+        long,
+        value_name = "MODE",
+        env = "INTERLINK_BOND_MODE",
+        value_enum,
+        default_value_t = ModeFlag::Legacy,
+        help_heading = "Sealed sessions",
+        global = true
+    )]
+    bond_mode: ModeFlag,
 
     /// Folders from which files may be sent, separated as in PATH [default: the current one]
     #[arg(long, value_name = "PATHS", env = "INTERLINK_BOND_ROOT", value_parser = OsStringValueParser::new().map(PathBuf::from), help_heading = "Sealed sessions", global = true)]
@@ -85,6 +113,11 @@ impl BondFlags {
             max_file_kb: self
                 .bond_max_file_kb
                 .unwrap_or_else(|| file_kb(text("COVALENT_MAX_FILE_KB").as_deref())),
+            max_spoken_file_mib: self.bond_max_spoken_file_mib,
+            mode: match self.bond_mode {
+                ModeFlag::Legacy => BondMode::Legacy,
+                ModeFlag::Spoken => BondMode::Own,
+            },
             roots,
             home,
             incoming,

@@ -12,12 +12,12 @@ use super::socket::{HostError, messaging_socket};
 use crate::agent::config::{OperatorFlags, StorePlace};
 use crate::agent::connect::Authorities;
 use crate::agent::host::HostConfig;
-use crate::agent::mcp::line::quoted;
 use crate::cli::paths;
 use crate::cli::units::{duration_ms, size};
 use crate::crypto::hash::sha256;
 use crate::keystore::KeyPermissions;
 use crate::types::id::{PublicKey, SessionId};
+use crate::types::text::shell_word;
 
 /// The relay when none is named.
 pub(crate) const DEFAULT_URL: &str = "http://127.0.0.1:9440";
@@ -83,6 +83,8 @@ const HEEDED: [(&str, &[&str]); 4] = [
             "keep_history",
             "bond_relay",
             "bond_max_file_kb",
+            "bond_max_spoken_file_mib",
+            "bond_mode",
             "bond_root",
         ],
     ),
@@ -412,7 +414,7 @@ impl Common {
         let env = paths::process_env;
         let said = |flag: &str, path: &Path| {
             let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-            format!(" {flag} {}", quoted(&path.to_string_lossy()))
+            format!(" {flag} {}", shell_word(&path.to_string_lossy()))
         };
         let mut identity = match &self.key {
             Some(path) if paths::key_file(&env).ok().as_ref() != Some(path) => said("--key", path),
@@ -430,7 +432,7 @@ impl Common {
         let relays = if self.url == DEFAULT_URL {
             String::new()
         } else {
-            format!(" --url {}", quoted(&self.url))
+            format!(" --url {}", shell_word(&self.url))
         };
         Ok(Some(OperatorFlags {
             identity,

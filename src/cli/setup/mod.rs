@@ -24,6 +24,7 @@ use super::paths::{self, Env, PathsError};
 use crate::crypto::sign::SigningIdentity;
 use crate::keystore::{self, CreateKeyError, Existing};
 use crate::types::secret::Secret;
+use crate::types::text::shell_word;
 
 /// A host that can be wired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -89,7 +90,7 @@ impl Wiring {
     /// A command line of a shell. Hooks do not get the server's environment, so what the two must
     /// agree on stands in it.
     fn command(&self, arguments: &str) -> String {
-        let mut words = vec![shell_word(&self.program)];
+        let mut words = vec![shell_word(&self.program).into_owned()];
         for (name, value) in &self.settings {
             let flag = match name.as_str() {
                 "INTERLINK_KEY" => "--key",
@@ -108,16 +109,6 @@ impl Wiring {
             words.push(format!("{flag} {}", shell_word(value)));
         }
         format!("{} {arguments}", words.join(" "))
-    }
-}
-
-/// A word as a shell reads it back.
-pub(super) fn shell_word(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@%".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        text.to_owned()
-    } else {
-        format!("'{}'", text.replace('\'', "'\\''"))
     }
 }
 

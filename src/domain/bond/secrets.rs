@@ -143,43 +143,115 @@ const SPECIAL: &[(&[u8], &str, Special)] = &[
 /// Looks through the bytes of a file: the first [`MAX_FINDINGS`] secrets, in order.
 #[must_use]
 pub fn find(bytes: &[u8]) -> Vec<SecretFound> {
-    let mut found = Vec::new();
-    if is_own_key(bytes) {
-        found.push(SecretFound {
-            rule: "interlink-key",
-            line: 1,
-        });
+    let mut finder = Finder::new();
+    finder.scan(bytes, bytes.len());
+    finder.length = bytes.len();
+    finder.findings(bytes)
+}
+
+/// How far a look goes from where it begins, at most: the three parts of a token, and its dots.
+const AHEAD: usize = 16 * 1024;
+
+/// Looks through a file that comes in pieces, and finds what [`find`] does. Holds 16 KiB beside the
+/// piece that it is given.
+pub struct Finder {
+    /// Bytes that a secret begins with.
+    first: [bool; 256],
+    found: Vec<SecretFound>,
+    line: usize,
+    /// The two bytes in front of `rest`.
+    front: [u8; 2],
+    /// What could not be judged yet, because what follows is missing.
+    rest: Vec<u8>,
+    length: usize,
+}
+
+impl Default for Finder {
+    fn default() -> Finder {
+        Finder::new()
     }
-    let mut first = [false; 256];
-    for prefix in SHAPES
-        .iter()
-        .map(|s| s.prefix)
-        .chain(SPECIAL.iter().map(|s| s.0))
-    {
-        if let Some(flag) = prefix.first().and_then(|b| first.get_mut(usize::from(*b))) {
-            *flag = true;
-        }
-    }
-    let mut line = 1usize;
-    // The two bytes in front.
-    let mut front = [b' '; 2];
-    for (at, byte) in bytes.iter().enumerate() {
-        if first.get(usize::from(*byte)) == Some(&true)
-            && is_start(front, *byte)
-            && let Some(rule) = look(bytes.get(at..).unwrap_or_default())
+}
+
+impl Finder {
+    /// Nothing was seen yet.
+    #[must_use]
+    pub fn new() -> Finder {
+        let mut first = [false; 256];
+        for prefix in SHAPES
+            .iter()
+            .map(|s| s.prefix)
+            .chain(SPECIAL.iter().map(|s| s.0))
         {
-            found.push(SecretFound { rule, line });
-            if found.len() >= MAX_FINDINGS {
-                return found;
+            if let Some(flag) = prefix.first().and_then(|b| first.get_mut(usize::from(*b))) {
+                *flag = true;
             }
         }
-        if *byte == b'\n' {
-            line = line.saturating_add(1);
+        Finder {
+            first,
+            found: Vec::new(),
+            line: 1,
+            front: [b' '; 2],
+            rest: Vec::new(),
+            length: 0,
         }
-        let [_, last] = front;
-        front = [last, *byte];
     }
-    found
+
+    /// The next piece.
+    pub fn feed(&mut self, piece: &[u8]) {
+        self.length = self.length.saturating_add(piece.len());
+        let mut bytes = std::mem::take(&mut self.rest);
+        bytes.extend_from_slice(piece);
+        let sure = bytes.len().saturating_sub(AHEAD);
+        self.scan(&bytes, sure);
+        bytes.drain(..sure);
+        self.rest = bytes;
+    }
+
+    /// There is no more: the first [`MAX_FINDINGS`] secrets, in order.
+    #[must_use]
+    pub fn finish(mut self) -> Vec<SecretFound> {
+        let bytes = std::mem::take(&mut self.rest);
+        self.scan(&bytes, bytes.len());
+        self.findings(&bytes)
+    }
+
+    /// Judges what begins in the first so many bytes.
+    fn scan(&mut self, bytes: &[u8], until: usize) {
+        for (at, byte) in bytes.iter().enumerate().take(until) {
+            if self.found.len() >= MAX_FINDINGS {
+                return;
+            }
+            if self.first.get(usize::from(*byte)) == Some(&true)
+                && is_start(self.front, *byte)
+                && let Some(rule) = look(bytes.get(at..).unwrap_or_default())
+            {
+                let line = self.line;
+                self.found.push(SecretFound { rule, line });
+            }
+            if *byte == b'\n' {
+                self.line = self.line.saturating_add(1);
+            }
+            let [_, last] = self.front;
+            self.front = [last, *byte];
+        }
+    }
+
+    /// What was found, in a file with such an end.
+    fn findings(self, end: &[u8]) -> Vec<SecretFound> {
+        let mut found = self.found;
+        // All of it, then: a key file is short.
+        if end.len() == self.length && is_own_key(end) {
+            found.insert(
+                0,
+                SecretFound {
+                    rule: "interlink-key",
+                    line: 1,
+                },
+            );
+            found.truncate(MAX_FINDINGS);
+        }
+        found
+    }
 }
 
 /// Whether a secret may begin here: not inside a word. A line end that is spelled out is none, and
@@ -489,6 +561,33 @@ mod tests {
         assert_eq!(rules(&minisign), ["minisign-secret-key"]);
         let jwk = format!("{{\"kty\":\"OKP\",\"d\" : \"{}\"}}", noise(43));
         assert_eq!(rules(&jwk), ["jwk-private-key"]);
+    }
+
+    #[test]
+    fn what_comes_in_pieces_is_found_as_if_it_came_at_once() {
+        let jwt = format!("eyJ{}.eyJ{}.{}", noise(3000), noise(4000), noise(4000));
+        let mut text = String::new();
+        for n in 0..3 {
+            text.push_str(&"some words and\n".repeat(1500 + n));
+            text.push_str(&format!("ghp_{} {jwt}\n", noise(36)));
+        }
+        let whole = find(text.as_bytes());
+        assert_eq!(whole.len(), 6, "{whole:?}");
+        for size in [1, 7, 4096, AHEAD - 1, AHEAD, AHEAD + 1, text.len()] {
+            let mut finder = Finder::new();
+            for piece in text.as_bytes().chunks(size) {
+                finder.feed(piece);
+                assert!(finder.rest.len() <= AHEAD, "{size}");
+            }
+            assert_eq!(finder.finish(), whole, "{size}");
+        }
+        let seed = crate::types::secret::Secret::new([7u8; 32]);
+        let key = crate::crypto::keyfile::print_key_text(&seed);
+        let mut finder = Finder::new();
+        for piece in key.expose().as_bytes().chunks(5) {
+            finder.feed(piece);
+        }
+        assert_eq!(finder.finish(), find(key.expose().as_bytes()));
     }
 
     #[test]

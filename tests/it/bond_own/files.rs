@@ -1,7 +1,8 @@
 //! Files: asked for, moved, checked, stopped.
 
 use interlink::crypto::hash::sha256;
-use interlink::domain::machine::bond::own::CHUNK_BYTES;
+use interlink::domain::machine::bond::SESSION_TTL_MS;
+use interlink::domain::machine::bond::own::{CHUNK_BYTES, SILENCE_MS};
 use interlink::domain::machine::bond::{
     Happening, Input, LocalFile, OutgoingFile, OwnHappening, OwnInput, Phase, Refusal, Row,
     TransferFailure,
@@ -184,6 +185,78 @@ fn a_file_that_cannot_be_read_any_more_is_taken_back() {
     world.rounds(10, 1_000);
     assert_eq!(failure(&world, HOST), Some(TransferFailure::Unreadable));
     assert_eq!(failure(&world, GUEST), Some(TransferFailure::Withdrawn));
+}
+
+#[test]
+fn a_file_that_changed_since_it_was_offered_is_taken_back_and_its_sender_knows_why() {
+    let mut world = World::met(40);
+    world.accept = false;
+    world.offer(HOST, "thing.bin", bytes(1, 400_000));
+    world.rounds(2, 1_000);
+    let id = world.disk[HOST].local.keys().next().unwrap().clone();
+    world
+        .feed(HOST, Input::Own(OwnInput::Changed { id }))
+        .unwrap();
+    world.rounds(3, 1_000);
+    assert_eq!(failure(&world, HOST), Some(TransferFailure::Changed));
+    assert_eq!(failure(&world, GUEST), Some(TransferFailure::Withdrawn));
+    assert!(world.sides[GUEST].offers().is_empty());
+    assert!(world.disk[HOST].local.is_empty(), "released");
+}
+
+fn progress(world: &World, side: usize) -> Vec<(u64, u64)> {
+    let of = |told: &Happening| match told {
+        Happening::FileProgress { done, total, .. } => Some((*done, *total)),
+        _ => None,
+    };
+    world.told[side].iter().filter_map(of).collect()
+}
+
+#[test]
+fn progress_is_what_the_other_side_has_and_only_grows() {
+    let mut world = World::met(41);
+    world.limit = Some(3);
+    let size = 12 << 20;
+    world.offer(HOST, "large.bin", bytes(1, size));
+    let size = size as u64;
+    for _ in 0..200 {
+        world.round(1_000);
+        let at = |side| progress(&world, side).last().map_or(0, |(done, _)| *done);
+        assert!(at(HOST) <= at(GUEST), "what is on its way does not count");
+    }
+    for side in [HOST, GUEST] {
+        let all = progress(&world, side);
+        assert!(all.len() > 2, "{side}: {all:?}");
+        assert!(
+            all.windows(2).all(|two| two[0].0 < two[1].0),
+            "{side}: {all:?}"
+        );
+        assert_eq!(all.last(), Some(&(size, size)), "{side}");
+    }
+}
+
+#[test]
+fn a_sender_that_falls_silent_is_told_and_leaves_no_part() {
+    let mut world = World::met(42);
+    world.limit = Some(3);
+    world.offer(HOST, "large.bin", bytes(1, 12 << 20));
+    world.rounds(8, 1_000);
+    assert!(!world.disk[GUEST].temporary.is_empty(), "it moves");
+    // From here on there is no sender.
+    let alone = |world: &mut World, ms: u64| {
+        for _ in 0..ms / 1_000 {
+            world.now = world.now.plus(1_000);
+            world.feed(GUEST, Input::Tick).unwrap();
+        }
+    };
+    alone(&mut world, SILENCE_MS + 2_000);
+    assert!(world.own(GUEST).contains(&&OwnHappening::Interrupted));
+    assert!(!world.disk[GUEST].temporary.is_empty(), "it may go on");
+    alone(&mut world, SESSION_TTL_MS);
+    assert!(world.told[GUEST].contains(&Happening::Expired));
+    assert_eq!(failure(&world, GUEST), Some(TransferFailure::SessionOver));
+    assert!(world.disk[GUEST].temporary.is_empty());
+    assert!(world.disk[GUEST].whole.is_empty());
 }
 
 #[test]

@@ -15,7 +15,8 @@ use crate::agent::ledger::LedgerError;
 use crate::domain::bond::preview;
 use crate::domain::decide::agent::{AgentRefusal, BondRefusal};
 use crate::domain::machine::bond::{
-    Action, Carries, Input, OfferId, OwnInput, StepError, TransferFailure,
+    Action, Carries, Happening, Input, LocalFile, OfferId, OwnHappening, OwnInput, StepError,
+    TransferFailure,
 };
 use crate::event::agent::{BondMode, DecidedBy, Verdict};
 use crate::types::secret::Secret;
@@ -73,31 +74,39 @@ impl Desk {
         Ok(sent)
     }
 
-    /// Offers a file in our own mode: it goes once the human at the other end took it.
+    /// Offers a file in our own mode: it goes once the human at the other end took it. Until then it
+    /// is held open, and read only as it goes.
     async fn send_own(self: &Arc<Self>, path: String, note: String) -> Result<SentFile, DeskError> {
         let config = self.config.clone();
-        let opened = tokio::task::spawn_blocking(move || file::open_own(&config, &path))
+        let held = tokio::task::spawn_blocking(move || file::hold(&config, &path))
             .await
             .map_err(|_| DeskError::Thread)??;
         let sent = SentFile {
-            name: opened.name.clone(),
-            size: u64::try_from(opened.content.expose().len()).unwrap_or(u64::MAX),
-            sha256: opened.sha256,
+            name: held.name().as_str().to_owned(),
+            size: held.size(),
+            sha256: held.sha256(),
             told: true,
         };
-        let offer = Input::Own(OwnInput::OfferContent {
-            name: opened.name,
-            content: opened.content,
+        let offer = Input::Own(OwnInput::OfferFile(LocalFile {
+            name: sent.name.clone(),
+            size: sent.size,
+            sha256: sent.sha256,
             note,
-        });
+        }));
         let mut state = self.lock();
         let live = state.live.as_mut().ok_or(DeskError::NotConnected)?;
-        live.sending = Some(opened.sha256);
         let now = self.clock.now();
         let actions = live
             .session
             .step(now, offer, &self.entropy)
             .map_err(judge)?;
+        let id = actions.iter().find_map(|action| match action {
+            Action::Tell(Happening::Own(OwnHappening::FileQueued { id, .. })) => Some(id.clone()),
+            _ => None,
+        });
+        if let Some(id) = id {
+            live.held.insert(id, Arc::new(held));
+        }
         self.carry_out(&mut state, actions);
         Ok(sent)
     }
@@ -160,7 +169,8 @@ impl Desk {
     }
 
     /// Writes an offered file to the disk; it is there when this returns. `sha256` is of the file
-    /// that was looked at.
+    /// that was looked at. Once it is decided, nobody waits for a file of our own mode any longer
+    /// when `gone` resolves; it arrives all the same.
     ///
     /// # Errors
     ///
@@ -170,6 +180,7 @@ impl Desk {
         id: &OfferId,
         sha256: [u8; 32],
         by: DecidedBy,
+        gone: impl Future<Output = ()>,
     ) -> Result<AcceptedFile, DeskError> {
         let (session, mode, offer, name, note, content) = {
             let mut state = self.lock();
@@ -207,7 +218,7 @@ impl Desk {
                 by,
                 waits: None,
             };
-            return self.fetch(session, coming).await;
+            return self.fetch(session, coming, gone).await;
         }
         let config = self.config.clone();
         let placing = tokio::task::spawn_blocking(move || {
@@ -245,6 +256,7 @@ impl Desk {
         self: &Arc<Self>,
         session: u64,
         mut coming: Coming,
+        gone: impl Future<Output = ()>,
     ) -> Result<AcceptedFile, DeskError> {
         let id = coming.offer.id.clone();
         let (waits, arrived) = oneshot::channel();
@@ -258,6 +270,7 @@ impl Desk {
                 let desk = Arc::clone(self);
                 live.arrivals = Some(Arrivals::start(
                     self.config.incoming.clone(),
+                    Arc::clone(&live.wake),
                     move |id, outcome| desk.landed(session, &id, outcome),
                 ));
             }
@@ -265,7 +278,11 @@ impl Desk {
             state.news.forget_offer(id.as_str());
             self.decided(&mut state, session, Input::Accepted { id });
         }
-        match tokio::time::timeout(ARRIVAL, arrived).await {
+        let arrived = tokio::select! {
+            arrived = tokio::time::timeout(ARRIVAL, arrived) => arrived,
+            () = gone => return Err(DeskError::Arriving),
+        };
+        match arrived {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(_)) => Err(DeskError::NotArrived(TransferFailure::SessionOver)),
             Err(_) => Err(DeskError::Arriving),

@@ -9,9 +9,10 @@ use crate::agent::bond::page::Beside;
 use crate::agent::bond::relay::RelayFailure;
 use crate::agent::bond::tell;
 use crate::crypto::agree::AgreementPublic;
+use crate::domain::bond::names::EscapedName;
 use crate::domain::bond::preview::Offered;
 use crate::domain::machine::bond::{
-    Action, Ending, Happening, Input, OwnAction, OwnHappening, OwnInput, Phase, Role, Row, Ticket,
+    Action, Ending, Happening, Input, OwnAction, OwnHappening, Phase, Role, Row, Ticket,
 };
 use crate::event::agent::BondMode;
 use crate::system::SystemClock;
@@ -166,13 +167,13 @@ impl Desk {
                     arrivals.discard(file);
                 }
             }
-            // Files of ours are read before they are offered.
-            Action::Own(OwnAction::ReadChunk { id: file, .. }) => {
-                let failed = Input::Own(OwnInput::ReadFailed { id: file });
-                live.tasks.spawn(async move {
-                    desk.feed(id, failed);
-                });
+            Action::Own(OwnAction::ReadChunk {
+                id: file, offset, ..
+            }) => {
+                while live.tasks.try_join_next().is_some() {}
+                live.tasks.spawn(driver::read(desk, id, file, offset));
             }
+            Action::Own(OwnAction::ReleaseFile { id: file }) => drop(live.held.remove(&file)),
             // These are for others.
             _ => {}
         }
@@ -211,7 +212,23 @@ impl Desk {
                 Happening::Own(OwnHappening::FileQueued { id, name }) => {
                     live.outgoing.insert(id.clone(), name.clone());
                 }
+                Happening::FileProgress { id, done, total } => {
+                    let who = || match (live.outgoing.get(id), live.coming.get(id)) {
+                        (Some(name), _) => Some((EscapedName::of(name).as_str().to_owned(), true)),
+                        (None, Some(coming)) => Some((coming.offer.name.clone(), false)),
+                        (None, None) => None,
+                    };
+                    live.moves.progress(id, (*done, *total), who);
+                    self.rang_moved();
+                }
+                Happening::Own(
+                    OwnHappening::FileDelivered { id } | OwnHappening::FileReceived { id },
+                ) => {
+                    live.moves.end(id, true);
+                    self.rang_moved();
+                }
                 Happening::Own(OwnHappening::FileFailed { id, why }) => {
+                    live.moves.end(id, false);
                     if let Some(waits) = live.coming.remove(id).and_then(|coming| coming.waits) {
                         let _ = waits.send(Err(DeskError::NotArrived(*why)));
                     }
@@ -234,6 +251,11 @@ impl Desk {
         if let Some(event) = about_ours.or_else(|| tell::event(now, happening, offer)) {
             state.news.push(event);
         }
+    }
+
+    fn rang_moved(&self) {
+        self.moved
+            .send_modify(|times| *times = times.wrapping_add(1));
     }
 
     /// A word on the desktop.

@@ -1,14 +1,14 @@
 //! The same as far as the standard library goes: links are looked for, not excluded.
 
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Seek as _, Write as _};
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 
-use super::{IncomingError, OutgoingError, read_whole};
+use super::{IncomingError, OutgoingError};
 
-/// Reads the file at an absolute path none of whose components is a link.
-pub(super) fn read(full: &Path, max: u64) -> Result<Vec<u8>, OutgoingError> {
+/// Opens the file at an absolute path none of whose components is a link.
+pub(super) fn open_file(full: &Path) -> Result<File, OutgoingError> {
     let path = full.to_owned();
     let is_link = |p: &Path| fs::symlink_metadata(p).is_ok_and(|m| m.is_symlink());
     if full.ancestors().any(is_link) {
@@ -17,12 +17,17 @@ pub(super) fn read(full: &Path, max: u64) -> Result<Vec<u8>, OutgoingError> {
     if fs::symlink_metadata(full).is_ok_and(|m| !m.is_file()) {
         return Err(OutgoingError::NotAFile { path });
     }
-    let file = File::open(full).map_err(|source| match source.kind() {
+    File::open(full).map_err(|source| match source.kind() {
         io::ErrorKind::NotFound => OutgoingError::Missing { path },
         io::ErrorKind::PermissionDenied => OutgoingError::Denied { path },
         _ => OutgoingError::Io { path, source },
-    })?;
-    read_whole(&file, full, max)
+    })
+}
+
+/// Fills the buffer from a place in a file. One reader at a time: the place is the handle's.
+pub(super) fn read_at(mut file: &File, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+    file.seek(io::SeekFrom::Start(offset))?;
+    file.read_exact(bytes)
 }
 
 /// A directory by its path.

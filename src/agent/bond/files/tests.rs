@@ -534,3 +534,87 @@ fn a_file_that_stops_coming_leaves_nothing() {
     assert!(matches!(e, IncomingError::Replaced { .. }), "{e}");
     assert!(entries(&moved).is_empty() && entries(&path).is_empty());
 }
+
+fn held(root: &Path, path: &str) -> Result<Held, OutgoingError> {
+    let any = OutgoingRules {
+        types: Types::Any,
+        ..rules(root)
+    };
+    hold(Path::new(path), &any, 10)
+}
+
+#[test]
+fn a_held_file_is_read_in_pieces_of_what_was_hashed() {
+    let (_dir, root) = project();
+    let content: Vec<u8> = (0..=255).cycle().take(25).collect();
+    fs::write(root.join("a.bin"), &content).unwrap();
+    let file = held(&root, "a.bin").unwrap();
+    assert_eq!((file.name().as_str(), file.size()), ("a.bin", 25));
+    assert_eq!(file.sha256(), sha256(&content));
+    // It need not have its name any more.
+    fs::remove_file(root.join("a.bin")).unwrap();
+    let pieces: Vec<Vec<u8>> = [0, 10, 20].map(|at| file.piece(at).unwrap()).into();
+    assert_eq!(pieces.concat(), content);
+    for beyond in [30, u64::MAX] {
+        assert!(file.piece(beyond).is_err(), "{beyond}");
+    }
+    fs::write(root.join("empty.bin"), b"").unwrap();
+    let empty = held(&root, "empty.bin").unwrap();
+    assert_eq!((empty.size(), empty.sha256()), (0, sha256(b"")));
+}
+
+#[test]
+fn no_piece_of_a_held_file_that_changed_is_handed_out() {
+    let (_dir, root) = project();
+    let path = root.join("a.bin");
+    let change = |content: &[u8]| {
+        fs::write(&path, [b'a'; 25]).unwrap();
+        let file = held(&root, "a.bin").unwrap();
+        fs::write(&path, content).unwrap();
+        [0, 10, 20].map(|at| match file.piece(at) {
+            Ok(_) => "same",
+            Err(OutgoingError::Changing) => "changed",
+            Err(_) => "other",
+        })
+    };
+    assert_eq!(change(&[b'a'; 25]), ["same"; 3]);
+    assert_eq!(
+        change(b"aaaaaaaaaaBaaaaaaaaaaaaaa"),
+        ["same", "changed", "same"]
+    );
+    assert_eq!(change(&[b'a'; 24]), ["same", "same", "changed"]);
+    assert_eq!(change(b""), ["changed"; 3]);
+    // What was added after it was looked at is not sent.
+    assert_eq!(change(&[b'a'; 99]), ["same"; 3]);
+}
+
+#[test]
+fn what_is_held_keeps_the_rules_of_what_is_sent() {
+    let (_dir, root) = project();
+    let write = |name: &str, content: &[u8]| fs::write(root.join(name), content).unwrap();
+    write("large.bin", &[0; 1025]);
+    write("full.bin", &[0; 1024]);
+    write("x.exe", b"x");
+    write(
+        "words.txt",
+        format!("ghp_{}", "q7Zk2Xv9Lm4Tb8Wc1Rj6Yp3Hs5Dn0GfAeUi1").as_bytes(),
+    );
+    symlink("full.bin", root.join("link.bin")).unwrap();
+    let e = held(&root, "large.bin").unwrap_err();
+    assert!(
+        matches!(e, OutgoingError::TooLarge { size: 1025, .. }),
+        "{e}"
+    );
+    assert!(held(&root, "full.bin").is_ok());
+    let e = held(&root, "x.exe").unwrap_err();
+    assert!(matches!(e, OutgoingError::Name(_)), "{e}");
+    // It lies across pieces.
+    let e = held(&root, "words.txt").unwrap_err();
+    assert!(matches!(e, OutgoingError::Secrets { .. }), "{e}");
+    let e = held(&root, "link.bin").unwrap_err();
+    assert!(matches!(e, OutgoingError::Link { .. }), "{e}");
+    let e = held(&root, "src").unwrap_err();
+    assert!(matches!(e, OutgoingError::NotAFile { .. }), "{e}");
+    let e = held(&root, "../x.bin").unwrap_err();
+    assert!(matches!(e, OutgoingError::Outside { .. }), "{e}");
+}

@@ -3,9 +3,9 @@
 use std::cell::Cell;
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _};
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{
@@ -14,7 +14,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::{IncomingError, OutgoingError, read_whole};
+use super::{IncomingError, OutgoingError};
 
 /// Attempts to create a hidden file that a sweep takes for a leftover.
 const STAGE_ATTEMPTS: u32 = 4;
@@ -26,10 +26,10 @@ fn read_flags() -> OFlags {
     OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW
 }
 
-/// Reads the file at an absolute path none of whose components is a link.
-pub(super) fn read(full: &Path, max: u64) -> Result<Vec<u8>, OutgoingError> {
+/// Opens the file at an absolute path none of whose components is a link.
+pub(super) fn open_file(full: &Path) -> Result<File, OutgoingError> {
     let path = full.to_owned();
-    let fd = open(full).map_err(|e| match e {
+    open(full).map(File::from).map_err(|e| match e {
         Errno::LOOP => OutgoingError::Link { path },
         Errno::NOENT | Errno::NOTDIR => OutgoingError::Missing { path },
         Errno::ACCESS | Errno::PERM => OutgoingError::Denied { path },
@@ -39,8 +39,12 @@ pub(super) fn read(full: &Path, max: u64) -> Result<Vec<u8>, OutgoingError> {
             path,
             source: source.into(),
         },
-    })?;
-    read_whole(&File::from(fd), full, max)
+    })
+}
+
+/// Fills the buffer from a place in a file.
+pub(super) fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+    file.read_exact_at(bytes, offset)
 }
 
 #[cfg(any(target_os = "linux", target_os = "android"))]

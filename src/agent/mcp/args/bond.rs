@@ -8,8 +8,8 @@ use serde::Deserialize;
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Connect {
     /// True: a code of digits and three words, to be said aloud, with delivery that is acknowledged
-    /// and survives outages; both sides must be this program, and files are not exchanged yet.
-    /// Default false: a code that the public Covalent Bond client takes too.
+    /// and survives outages, and files of any content; both sides must be this program. False: a code
+    /// that the public Covalent Bond client takes too. Default: what the user set, else false.
     pub spoken: Option<bool>,
 }
 

@@ -8,6 +8,7 @@ use crate::agent::bond::tell;
 use crate::agent::core::Core;
 use crate::agent::mcp::args::{Nothing, bond as args};
 use crate::agent::mcp::error::ToolError;
+use crate::agent::mcp::progress;
 use crate::agent::mcp::reply::Answer;
 use crate::agent::mcp::reply::bond::{BondEnded, BondOffer, BondSent, BondState, BondWaited};
 use crate::agent::mcp::server::HostConnection;
@@ -49,10 +50,7 @@ pub(super) fn known<T>(
 ///
 /// [`ToolError`].
 pub async fn connect(core: &Core, a: args::Connect) -> Result<Answer<BondState>, ToolError> {
-    let view = core
-        .bond
-        .connect(a.spoken.unwrap_or(false), &core.session)
-        .await;
+    let view = core.bond.connect(a.spoken, &core.session).await;
     let view = known(core, "bond_connect", view)?;
     let note = "Show the code to the user, who tells it to the other person by a way that the relay \
                 does not control (a call, a trusted chat). Whoever uses it first is the other side. It \
@@ -110,7 +108,8 @@ pub async fn message(core: &Core, a: args::Message) -> Result<Answer<BondSent>, 
     })
 }
 
-/// Waits until something happens. The events themselves are added to the answer.
+/// Waits until something happens. The events themselves are added to the answer; meanwhile the host
+/// hears how far files are.
 ///
 /// # Errors
 ///
@@ -131,13 +130,24 @@ pub async fn wait(
         return Err(DeskError::NotConnected.into());
     }
     let limit = Duration::from_secs_f64(seconds);
-    let (outcome, note) = tokio::select! {
-        happened = tokio::time::timeout(limit, core.bond.something()) => match happened {
+    let waiting = async {
+        tokio::select! {
+            happened = tokio::time::timeout(limit, core.bond.something()) => Some(happened),
+            _ = host.withdrawn() => None,
+        }
+    };
+    let (outcome, note) = match progress::during(core, host, None, waiting).await {
+        Some(happened) => match happened {
             Ok(true) => ("events", "Event received.".to_owned()),
             Ok(false) => ("ended", over_note(core.bond.view().as_ref())),
-            Err(_) => ("timeout", format!("No new events within {seconds}s. The session goes on; call bond_wait again.")),
+            Err(_) => (
+                "timeout",
+                format!(
+                    "No new events within {seconds}s. The session goes on; call bond_wait again."
+                ),
+            ),
         },
-        _ = host.withdrawn() => ("timeout", "The call was withdrawn.".to_owned()),
+        None => ("timeout", "The call was withdrawn.".to_owned()),
     };
     Ok(Answer {
         text: note.clone(),

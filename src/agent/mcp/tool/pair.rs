@@ -6,7 +6,7 @@ use crate::agent::ledger::LedgerError;
 use crate::agent::mcp::approve::{self, Wish};
 use crate::agent::mcp::args;
 use crate::agent::mcp::error::ToolError;
-use crate::agent::mcp::line::{Line, quoted};
+use crate::agent::mcp::line::Line;
 use crate::agent::mcp::render;
 use crate::agent::mcp::reply::Answer;
 use crate::agent::mcp::reply::pairing::PairAccepted;
@@ -21,6 +21,7 @@ use crate::domain::query::agent::{self as query, Conflict, Inbound};
 use crate::event::agent::{Origin, Question};
 use crate::types::id::{MsgId, PublicKey};
 use crate::types::route::Route;
+use crate::types::text::shell_word;
 use crate::types::time::Clock as _;
 use crate::wire::envelope::MessageKind;
 use crate::wire::peers::Petname;
@@ -188,7 +189,7 @@ async fn accept(
     let relay_flags = core.config.operator.as_ref().map_or("", |o| &o.relays);
     let line = Line::of("pair accept")
         .key(&key)
-        .flags(&format!(" --petname={}{relay_flags}", quoted(&name)));
+        .flags(&format!(" --petname={}{relay_flags}", shell_word(&name)));
     let origin = match approve::consent(core, host, &wish, Question::AcceptPair, &line).await {
         Ok(origin) => origin,
         Err(refusal) => {

@@ -14,6 +14,7 @@ use crate::cli::admin::file::FileReader;
 use crate::cli::admin::print::{Printer, Shown, Style, time};
 use crate::cli::admin::reader::StoreReader;
 use crate::cli::admin::trace::{self, State, What};
+use crate::cli::fold::{Long, fold};
 use crate::domain::Domain;
 use crate::domain::decide::agent::Agent;
 use crate::domain::decide::bus::Bus;
@@ -224,7 +225,7 @@ pub(super) fn print(timeline: &[Moment], text: &str, p: &mut Printer) -> Result<
         );
         let indent = lead.len();
         let text = Shown(&moment.what).to_string();
-        for line in trace::wrapped(&text, p.room(indent)) {
+        for line in fold(&text, p.room(indent), Long::Broken) {
             p.line(style, &format!("{lead}{line}"))?;
             lead = " ".repeat(indent);
         }

@@ -29,7 +29,7 @@ use crate::types::id::PublicKey;
 use crate::types::seq::Seq;
 use life::{Chosen, Lives, Step, Told};
 pub(super) use life::{Life, State};
-pub(super) use show::{said, wrapped};
+pub(super) use show::said;
 pub(super) use walk::{Moment, Wanted, walk};
 
 /// Which message.

@@ -1,5 +1,6 @@
 //! A life as a timeline.
 
+use super::super::super::fold::{Long, fold};
 use super::super::error::AdminError;
 use super::super::print::{Printer, Shown, Style, bytes, date, fine_span, fit, short, time};
 use super::life::{Life, State, Step};
@@ -7,7 +8,6 @@ use super::{Answer, Meant, Several, What};
 
 /// Columns before the words of a step.
 const INDENT: usize = 46;
-use crate::types::text::{beginning, cells};
 
 /// Columns of the time between two steps.
 const AFTER: usize = 7;
@@ -17,31 +17,6 @@ const PLACE: usize = 10;
 
 /// Most candidates that people are shown.
 const MOST: usize = 40;
-
-/// Text that is spelled out already, in lines of at most so many cells, broken between words where that
-/// can be.
-pub(in super::super) fn wrapped(text: &str, room: usize) -> Vec<String> {
-    // One character has to fit.
-    let room = room.max(2);
-    let mut lines = vec![];
-    let mut line = String::new();
-    for mut word in text.split(' ') {
-        if !line.is_empty() && cells(&line) + 1 + cells(word) > room {
-            lines.push(std::mem::take(&mut line));
-        }
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        while cells(word) > room {
-            let head = beginning(word, room);
-            lines.push(head.to_owned());
-            word = word.get(head.len()..).unwrap_or_default();
-        }
-        line.push_str(word);
-    }
-    lines.push(line);
-    lines
-}
 
 /// The time since the step before, in the room that its column has.
 fn after(ms: Option<i64>) -> String {
@@ -141,7 +116,7 @@ fn steps(life: &Life, p: &mut Printer) -> Result<(), AdminError> {
                 .map_or_else(|| "-".to_owned(), |seq| seq.to_string()),
         );
         let room = p.room(INDENT);
-        for line in wrapped(&Shown(&said(step)).to_string(), room) {
+        for line in fold(&Shown(&said(step)).to_string(), room, Long::Broken) {
             p.line(style, &format!("{lead}{line}"))?;
             lead = " ".repeat(INDENT);
         }

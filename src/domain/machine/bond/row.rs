@@ -101,6 +101,8 @@ pub enum Row {
         size: u64,
         /// UTF-16 units of the note.
         note_chars: u64,
+        /// SHA-256 of its bytes, in our own mode; the other's driver knows it.
+        sha256: Option<[u8; 32]>,
     },
     /// A file of ours was not sent.
     SendBlocked {

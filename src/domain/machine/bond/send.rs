@@ -136,6 +136,7 @@ impl Session {
                 file: body.filename,
                 size,
                 note_chars: wide(body.message.encode_utf16().count()),
+                sha256: None,
             },
         });
         out.push(Action::Post {

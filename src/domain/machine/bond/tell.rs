@@ -45,9 +45,9 @@ pub enum Happening {
     },
     /// A file moves (own mode).
     FileProgress {
-        /// Which one: an offer's id, or the ticket of what we send in hexadecimal digits.
+        /// Which one, ours or the peer's.
         id: OfferId,
-        /// Bytes moved.
+        /// Bytes that the receiver's program has.
         done: u64,
         /// Bytes in all.
         total: u64,

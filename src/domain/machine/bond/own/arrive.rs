@@ -222,6 +222,7 @@ impl OwnSession {
                 file: file.name,
                 size: file.size,
                 note_chars: file.note_chars,
+                sha256: Some(file.sha256),
             }));
             tell(OwnHappening::FileDelivered { id }, out);
         } else {

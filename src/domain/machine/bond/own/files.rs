@@ -30,6 +30,7 @@ pub(super) struct Outgoing {
     pub(super) number: u32,
     pub(super) name: String,
     pub(super) size: u64,
+    pub(super) sha256: [u8; 32],
     pub(super) note_chars: u64,
     pub(super) source: Source,
     pub(super) leg: Leg,

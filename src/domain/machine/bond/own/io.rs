@@ -41,8 +41,13 @@ pub enum OwnInput {
         /// Exactly as many as were asked for.
         bytes: Vec<u8>,
     },
-    /// A file of ours cannot be read any more, or has changed.
+    /// A file of ours cannot be read any more.
     ReadFailed {
+        /// Which file.
+        id: OfferId,
+    },
+    /// A file of ours is not what was offered any more.
+    Changed {
         /// Which file.
         id: OfferId,
     },
@@ -81,6 +86,7 @@ impl fmt::Debug for OwnInput {
                 )
             }
             OwnInput::ReadFailed { id } => write!(f, "ReadFailed({})", id.as_str()),
+            OwnInput::Changed { id } => write!(f, "Changed({})", id.as_str()),
             OwnInput::Stored { id } => write!(f, "Stored({})", id.as_str()),
             OwnInput::StoreFailed { id } => write!(f, "StoreFailed({})", id.as_str()),
             OwnInput::Cancel { id } => write!(f, "Cancel({})", id.as_str()),
@@ -92,7 +98,9 @@ impl fmt::Debug for OwnInput {
 /// What is to be done beside the common actions. In order, and before the next input. `Debug` shows
 /// no content.
 pub enum OwnAction {
-    /// Read from a file of ours; answer with [`OwnInput::ChunkRead`] or [`OwnInput::ReadFailed`].
+    /// Read from a file of ours; answer with [`OwnInput::ChunkRead`], [`OwnInput::ReadFailed`], or
+    /// [`OwnInput::Changed`] where the bytes are not those that were hashed. `offset` is a multiple of
+    /// [`CHUNK_BYTES`](super::CHUNK_BYTES), and only the last piece is shorter.
     ReadChunk {
         /// Which file.
         id: OfferId,
@@ -215,6 +223,8 @@ pub enum TransferFailure {
     Stopped,
     /// It cannot be read any more.
     Unreadable,
+    /// It changed after it was offered.
+    Changed,
     /// It cannot be kept.
     NotStored,
     /// Its bytes are not those that were offered.

@@ -296,6 +296,7 @@ impl OwnSession {
         if !self.outbox.acknowledged(control.wants, control.has) {
             drop_record(Dropped::Malformed, out);
         }
+        self.moved(out);
         let chats = self.outbox.chats();
         if chats > self.chats_told {
             self.chats_told = chats;

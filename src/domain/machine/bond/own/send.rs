@@ -9,6 +9,7 @@ use super::body::{Answer, Body, Control, Offered, Outcome, Withdraw};
 use super::files::{Arrival, Leg, MAX_FILES, Outgoing, Source};
 use super::io::{LocalFile, OwnAction, OwnHappening, TransferFailure};
 use super::session::{Load, OwnSession};
+use super::stream::{Content, Piece};
 use super::{
     CHUNK_BYTES, FRAME_CHARS, KEEPALIVE_MS, MAX_PIN_BYTES, MAX_WAITING, RESEND_MS,
     SLOW_FRAME_CHARS, SLOW_RESEND_MS, WINDOW_BYTES,
@@ -146,6 +147,7 @@ impl OwnSession {
             number,
             name: file.name,
             size: file.size,
+            sha256: file.sha256,
             note_chars,
             source,
             leg: Leg::Asked,
@@ -221,7 +223,7 @@ impl OwnSession {
         self.withdraw(id, TransferFailure::Unreadable, out);
     }
 
-    fn withdraw(&mut self, id: &OfferId, why: TransferFailure, out: &mut Vec<Action>) {
+    pub(super) fn withdraw(&mut self, id: &OfferId, why: TransferFailure, out: &mut Vec<Action>) {
         if let Some(file) = self.files.drop_ours(id) {
             let number = file.number;
             self.must_queue(&Body::Withdraw(Withdraw { number }));
@@ -253,7 +255,7 @@ impl OwnSession {
             self.read_failed(id, out);
             return;
         }
-        self.push_chunk(id, bytes, out);
+        self.push_chunk(id, bytes);
     }
 
     /// Goes on with the file that moves, as long as there is room.
@@ -285,13 +287,13 @@ impl OwnSession {
                     let from = usize::try_from(offset).unwrap_or(usize::MAX);
                     let to = from.saturating_add(len);
                     let bytes = all.expose().get(from..to).unwrap_or_default().to_vec();
-                    self.push_chunk(&id, bytes, out);
+                    self.push_chunk(&id, bytes);
                 }
             }
         }
     }
 
-    fn push_chunk(&mut self, id: &OfferId, bytes: Vec<u8>, out: &mut Vec<Action>) {
+    fn push_chunk(&mut self, id: &OfferId, bytes: Vec<u8>) {
         let Some(file) = self.files.ours_by_id(id) else {
             return;
         };
@@ -302,8 +304,7 @@ impl OwnSession {
         let offset = *next;
         *reading = false;
         *next = next.saturating_add(wide(bytes.len()));
-        let done = *next;
-        if done >= total {
+        if *next >= total {
             file.leg = Leg::Sent;
         }
         let body = Body::Chunk {
@@ -312,11 +313,19 @@ impl OwnSession {
             bytes,
         };
         self.must_queue(&body);
-        out.push(Action::Tell(Happening::FileProgress {
-            id: id.clone(),
-            done,
-            total,
-        }));
+    }
+
+    /// Pieces of our files that the peer has now.
+    pub(super) fn moved(&mut self, out: &mut Vec<Action>) {
+        for Piece { number, end } in self.outbox.moved() {
+            if let Some(file) = self.files.ours(number) {
+                out.push(Action::Tell(Happening::FileProgress {
+                    id: file.id.clone(),
+                    done: end,
+                    total: file.size,
+                }));
+            }
+        }
     }
 
     /// The driver gave a whole file its name.
@@ -357,7 +366,21 @@ impl OwnSession {
             .send_data
             .seal(self.outbox.next(), plain.expose())
             .ok_or(SendError::Seal)?;
-        self.outbox.push(record, matches!(body, Body::Chat(_)));
+        self.outbox.push(
+            record,
+            match body {
+                Body::Chat(_) => Content::Chat,
+                Body::Chunk {
+                    number,
+                    offset,
+                    bytes,
+                } => Content::Piece(Piece {
+                    number: *number,
+                    end: offset.saturating_add(wide(bytes.len())),
+                }),
+                _ => Content::Other,
+            },
+        );
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use super::super::track::Track;
 use super::super::{CONFIRM_AGAIN_MS, SESSION_TTL_MS};
 use super::files::{Files, Source};
 use super::handshake::{Met, Pinned, Start};
-use super::io::OwnInput;
+use super::io::{OwnInput, TransferFailure};
 use super::keys::Keys;
 use super::link::Link;
 use super::stream::{Inbox, Outbox};
@@ -303,6 +303,9 @@ impl OwnSession {
                 self.chunk_read(&id, offset, bytes, &mut out);
             }
             Input::Own(OwnInput::ReadFailed { id }) => self.read_failed(&id, &mut out),
+            Input::Own(OwnInput::Changed { id }) => {
+                self.withdraw(&id, TransferFailure::Changed, &mut out);
+            }
             Input::Own(OwnInput::Stored { id }) => self.stored(&id, &mut out),
             Input::Own(OwnInput::StoreFailed { id }) => self.store_failed(&id, &mut out),
             Input::Accepted { id } => self.accept(&id, &mut out)?,

@@ -21,9 +21,26 @@ enum Way {
     There,
 }
 
+/// What is counted of a record once the peer has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Content {
+    Chat,
+    Piece(Piece),
+    Other,
+}
+
+/// A piece of a file of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    /// Which offer.
+    pub(super) number: u32,
+    /// Where in the file it ends.
+    pub(super) end: u64,
+}
+
 struct Out {
     record: Record,
-    chat: bool,
+    content: Content,
     way: Way,
     tries: u32,
 }
@@ -35,6 +52,8 @@ pub(super) struct Outbox {
     waiting: VecDeque<Out>,
     bytes: usize,
     chats: u64,
+    /// Pieces that the peer acknowledged since somebody asked: the last of each file.
+    moved: BTreeMap<u32, u64>,
 }
 
 impl Outbox {
@@ -44,12 +63,12 @@ impl Outbox {
     }
 
     /// Takes the record with that number.
-    pub(super) fn push(&mut self, record: Record, chat: bool) {
+    pub(super) fn push(&mut self, record: Record, content: Content) {
         debug_assert_eq!(record.seq, self.next());
         self.bytes = self.bytes.saturating_add(record.sealed.len());
         self.waiting.push_back(Out {
             record,
-            chat,
+            content,
             way: Way::Waiting,
             tries: 0,
         });
@@ -71,7 +90,14 @@ impl Outbox {
 
     /// Chats that wait.
     pub(super) fn chats_waiting(&self) -> u64 {
-        wide(self.waiting.iter().filter(|out| out.chat).count())
+        let is_chat = |out: &&Out| out.content == Content::Chat;
+        wide(self.waiting.iter().filter(is_chat).count())
+    }
+
+    /// How far files of ours came since the last look.
+    pub(super) fn moved(&mut self) -> Vec<Piece> {
+        let moved = std::mem::take(&mut self.moved).into_iter();
+        moved.map(|(number, end)| Piece { number, end }).collect()
     }
 
     /// The records that are to be sent now, at least one if any, up to so many characters and
@@ -151,7 +177,11 @@ impl Outbox {
                 return false;
             };
             self.bytes = self.bytes.saturating_sub(out.record.sealed.len());
-            self.chats = self.chats.saturating_add(u64::from(out.chat));
+            match out.content {
+                Content::Chat => self.chats = self.chats.saturating_add(1),
+                Content::Piece(piece) => _ = self.moved.insert(piece.number, piece.end),
+                Content::Other => {}
+            }
             self.first = self.first.saturating_add(1);
         }
         if wants == self.first {
