@@ -541,7 +541,7 @@ impl Desk {
         let Some(live) = state.live.as_mut().filter(|live| !live.session.is_over()) else {
             return;
         };
-        match BondRelay::new(live.relay.url()) {
+        match BondRelay::new(live.relay.url(), &self.config.authorities) {
             Ok(relay) => {
                 live.relay = relay;
                 live.renewed.send_modify(|n| *n = n.wrapping_add(1));
