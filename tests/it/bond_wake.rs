@@ -31,6 +31,7 @@ fn desk(dir: &Path, relay: &BondRelay) -> Arc<Desk> {
     let session = SessionId::parse("s").unwrap();
     let books = BondBooks::new(ledger, clock, session, None);
     let config = BondConfig {
+        authorities: interlink::agent::connect::Authorities::default(),
         relay: BondUrl::parse(&relay.url()),
         max_file_kb: 256,
         max_spoken_file_mib: 64,
