@@ -26,6 +26,7 @@ use crate::event::agent::{MailKind, MailStatus};
 use crate::types::id::{MsgId, PublicKey};
 use crate::types::limit::MAX_ACK_KEY_BYTES;
 use crate::types::time::Clock as _;
+use crate::wire::bond::file_mail::FileMail;
 use crate::wire::envelope::{Message, MessageKind, TaskStatus};
 use crate::wire::http::client::{ReceivedDelivery, RecvReply};
 
@@ -345,7 +346,7 @@ fn parse(core: &Core, relay: &Relay, delivery: &ReceivedDelivery) -> Option<Mess
 
 /// What to do about one message; `None`: nothing but let it go.
 fn gate_one(
-    core: &Core,
+    core: &Arc<Core>,
     relay: &Relay,
     lease: &Lease,
     message: Message,
@@ -363,6 +364,13 @@ fn gate_one(
         |_, _| Ok(seen),
     );
     let Ok(decision) = decision;
+    // A word between programs about a file session is for nobody's inbox; from strangers it is nothing.
+    if let (Outcome::Inline { .. }, Some(petname)) = (&decision.outcome, &label)
+        && let Some(mail) = FileMail::parse(&message.text)
+    {
+        core.bond.file_mail(core, &message, petname, mail);
+        return None;
+    }
     match decision.outcome {
         Outcome::Inline { .. } | Outcome::Reject(Reject::Expired { .. }) => {
             receive(core, lease, message).map(|command| (command, None))

@@ -138,6 +138,8 @@ tables! {
     BondOffers = 69, "bond_offers", Agent;
     /// Marks of what was taken over from another program and may end without a row.
     ImportMarks = 76, "import_marks", Agent;
+    /// Keys that speak our own mode of sealed sessions.
+    SealedPeers = 77, "sealed_peers", Agent;
 }
 
 /// Rows could not be read or written.

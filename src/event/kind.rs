@@ -214,6 +214,8 @@ kinds! {
     BondGap = 162, 1, "bond_gap", Agent;
     /// A call about sealed sessions failed.
     BondFailed = 163, 1, "bond_failed", Agent;
+    /// A step on the way to pinning the other side of a sealed session.
+    BondPin = 164, 1, "bond_pin", Agent;
 }
 
 #[cfg(test)]

@@ -1,15 +1,16 @@
 //! Events and a history of sealed sessions.
 
 use super::Rng;
-use super::sample_agent::{digest, maybe, session};
+use super::sample_agent::{digest, key, maybe, session};
 use crate::domain::decide::agent::{AgentCommand, AgentReply, BondCommand, BondNews};
 use crate::event::agent::{
     AgentEvent, BondAdvanced, BondDecided, BondDropped, BondEnd, BondEnded, BondFailed,
     BondFileBlocked, BondFilePlaced, BondFileSent, BondGap, BondHeard, BondMode, BondOffered,
-    BondOpened, BondRef, BondRole, BondSaid, BondStep, DecidedBy, DropKind, FileWay, Verdict,
+    BondOpened, BondPin, BondRef, BondRole, BondSaid, BondStep, DecidedBy, DropKind, FileWay,
+    PinStep, Verdict,
 };
 use crate::event::kind::EventKind;
-use crate::types::id::SessionId;
+use crate::types::id::{PublicKey, SessionId};
 use crate::types::seq::Seq;
 
 const PID: u32 = 4321;
@@ -137,6 +138,13 @@ pub(super) fn event(kind: EventKind, rng: &mut Rng) -> Option<AgentEvent> {
             reason: "stale".to_owned(),
             count: 1,
             peer: peer(rng),
+        }),
+        EventKind::BondPin => AgentEvent::BondPin(BondPin {
+            of,
+            step: PinStep::ALL[rng.index(PinStep::ALL.len())],
+            key: maybe(rng, key),
+            name: "ann".to_owned(),
+            by: maybe(rng, |_| DecidedBy::Form),
         }),
         EventKind::BondGap => AgentEvent::BondGap(BondGap { of, missed: 3 }),
         EventKind::BondFailed => AgentEvent::BondFailed(BondFailed {
@@ -277,4 +285,39 @@ pub fn bond_history(run: &mut dyn FnMut(AgentCommand) -> AgentReply) {
         size: 5,
     });
     bond(failed("bond_send", Some(host)));
+}
+
+/// Two sides of a sealed session pin each other, with every step that there is.
+pub fn pin_history(run: &mut dyn FnMut(AgentCommand) -> AgentReply) {
+    let mut bond = |command| match run(AgentCommand::Bond(command)) {
+        AgentReply::Bond { seq } => seq,
+        other => unreachable!("{other:?}"),
+    };
+    let opened = bond(BondCommand::Open {
+        session: SessionId::parse("s1").unwrap(),
+        pid: PID,
+        process_start: 99,
+        role: BondRole::Host,
+        mode: BondMode::Own,
+        routing: [0xab; 6],
+    });
+    let peer = PublicKey::from_bytes([0x22; 32]);
+    for step in PinStep::ALL {
+        let (key, by) = match step {
+            PinStep::Asked => (None, Some(DecidedBy::Form)),
+            PinStep::Sent | PinStep::Refused => (None, None),
+            PinStep::Received | PinStep::Conflicted => (Some(peer), None),
+            PinStep::Declined | PinStep::Pinned => (Some(peer), Some(DecidedBy::Operator)),
+        };
+        bond(BondCommand::Tell {
+            bond: opened.unwrap(),
+            pid: PID,
+            news: BondNews::Pin {
+                step,
+                key,
+                name: "an\u{202e}n".to_owned(),
+                by,
+            },
+        });
+    }
 }

@@ -355,6 +355,9 @@ pub const MAX_BOND_CALL_BYTES: usize = 64;
 /// Finding rules that a record of an offered file names.
 pub const MAX_BOND_RULES: usize = 16;
 
+/// Rows of table `sealed_peers`.
+pub const MAX_SEALED_PEERS: usize = 1024;
+
 /// Size in bytes at which `audit.log` is set aside and a new one begins.
 pub const MAX_AUDIT_FILE_BYTES: u64 = 4 * 1024 * 1024;
 

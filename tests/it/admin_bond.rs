@@ -13,7 +13,7 @@ use data_encoding::HEXLOWER;
 use interlink::agent::bond::audit::{AuditFile, FILE_NAME};
 use interlink::agent::bond::books::BondBooks;
 use interlink::agent::bond::control::{
-    Accepted, Control, Desk, Failed, Listed, OfferView, Reply, Request, SessionView, Shown,
+    Accepted, Control, Desk, Failed, Listed, OfferView, Pinned, Reply, Request, SessionView, Shown,
     Trouble, ask, folder, sockets,
 };
 use interlink::agent::bond::page::{Beside, Page};
@@ -132,6 +132,7 @@ impl Desk for FakeDesk {
             relay: "http://127.0.0.1:9441".to_owned(),
             peer: Some("deadbeef".to_owned()),
             verification: None,
+            pin: None,
             opened_at: 1_796_049_844_123,
             expires_at: 1_796_049_844_123,
         };
@@ -171,6 +172,10 @@ impl Desk for FakeDesk {
 
     async fn decline(&self, id: &str, digest: [u8; 32]) -> Result<(), Failed> {
         self.take(id, digest, Verdict::Declined).await.map(|_| ())
+    }
+
+    async fn pin(&self, _: &str, _: Option<&str>, _: Option<&str>) -> Result<Pinned, Failed> {
+        Err(Failed::new(Trouble::Failed, "not in this session"))
     }
 
     async fn end(&self) -> Result<bool, Failed> {

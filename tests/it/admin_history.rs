@@ -19,7 +19,7 @@ use interlink::store::{Mode, Snapshot, Store};
 use interlink::testkit::Disk;
 use interlink::testkit::sample::enqueue;
 use interlink::testkit::sample_agent::{agent_history, held_history};
-use interlink::testkit::sample_bond::bond_history;
+use interlink::testkit::sample_bond::{bond_history, pin_history};
 use interlink::testkit::sample_directory::directory_history;
 use interlink::testkit::sample_host::host_history;
 use interlink::testkit::sample_import::{import_history, queue_import_history};
@@ -428,13 +428,14 @@ fn viewed<D: Domain>(snapshot: &Snapshot, into: &mut BTreeSet<TableId>) {
 #[test]
 fn rows_of_every_table_have_a_view() {
     type History = fn(UnixMillis, &mut dyn FnMut(AgentCommand) -> AgentReply);
-    let histories: [History; 7] = [
+    let histories: [History; 8] = [
         agent_history,
         held_history,
         pairing_history,
         directory_history,
         host_history,
         |_, run| bond_history(run),
+        |_, run| pin_history(run),
         import_history,
     ];
     let mut shown = BTreeSet::new();

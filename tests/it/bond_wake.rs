@@ -9,6 +9,7 @@ use interlink::agent::bond::config::BondConfig;
 use interlink::agent::bond::desk::Desk;
 use interlink::agent::bond::relay::BondUrl;
 use interlink::agent::bond::scribe::Scribe;
+use interlink::agent::connect::Authorities;
 use interlink::agent::ledger::Ledger;
 use interlink::domain::decide::agent::Agent;
 use interlink::domain::machine::bond::Phase;
@@ -33,6 +34,7 @@ fn desk(dir: &Path, relay: &BondRelay) -> Arc<Desk> {
     let config = BondConfig {
         authorities: interlink::agent::connect::Authorities::default(),
         relay: BondUrl::parse(&relay.url()),
+        authorities: Authorities::default(),
         max_file_kb: 256,
         max_spoken_file_mib: 64,
         mode: BondMode::Own,

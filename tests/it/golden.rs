@@ -20,7 +20,7 @@ use interlink::testkit::Disk;
 use interlink::testkit::power::PLAIN_VARIANTS;
 use interlink::testkit::sample::{SMALL_LIMITS, WIDE_LIMITS, enqueue, payload};
 use interlink::testkit::sample_agent::{agent_history, held_history, take_lease};
-use interlink::testkit::sample_bond::bond_history;
+use interlink::testkit::sample_bond::{bond_history, pin_history};
 use interlink::testkit::sample_care::care_history;
 use interlink::testkit::sample_directory::directory_history;
 use interlink::testkit::sample_host::host_history;
@@ -217,6 +217,14 @@ fn write_bond_history(path: &Path) {
     store.close();
 }
 
+/// Two sides of a sealed session that pin each other.
+fn write_pin_history(path: &Path) {
+    let options = OpenOptions::shared(Location::File(path.to_owned()));
+    let store = Store::<Agent>::open(options, clock(), None).unwrap();
+    pin_history(&mut |command| store.submit(command).unwrap().wait().unwrap().reply);
+    store.close();
+}
+
 /// What hand edits say in vain.
 fn write_held_history(path: &Path) {
     let options = OpenOptions::shared(Location::File(path.to_owned()));
@@ -362,6 +370,7 @@ const LATER_AGENT: &[Later] = &[
     ("agent-care", write_care_history),
     ("agent-import", write_import_history),
     ("agent-bond", write_bond_history),
+    ("agent-pin", write_pin_history),
 ];
 
 /// Tables that there were when the first logs were written.
@@ -402,7 +411,11 @@ fn the_golden_logs_of_later_kinds_give_the_golden_states() {
         later_gives_its_state::<Bus>(later, 12);
     }
     for later in LATER_AGENT {
-        let last_table = if later.0 == "agent-bond" { 69 } else { 66 };
+        let last_table = match later.0 {
+            "agent-bond" => 69,
+            "agent-pin" => 77,
+            _ => 66,
+        };
         later_gives_its_state::<Agent>(later, last_table);
     }
 }

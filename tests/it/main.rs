@@ -82,14 +82,26 @@ mod bond_audit;
     feature = "cli"
 ))]
 mod bond_bus;
+#[cfg(all(
+    unix,
+    feature = "agent",
+    feature = "bus",
+    feature = "cli",
+    feature = "testkit"
+))]
+mod bond_cards;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod bond_consent;
 #[cfg(all(feature = "sealed", feature = "testkit"))]
 mod bond_core;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod bond_errand;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
 mod bond_hostile;
 #[cfg(all(feature = "sealed", feature = "testkit"))]
 mod bond_own;
+#[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]
+mod bond_pin;
 #[cfg(all(feature = "agent", feature = "testkit"))]
 mod bond_record;
 #[cfg(all(unix, feature = "agent", feature = "bus", feature = "cli"))]

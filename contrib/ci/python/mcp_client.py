@@ -43,9 +43,9 @@ WRITES = {
     "send_message", "acknowledge_messages", "add_peer", "remove_peer", "set_summary", "cancel_task",
     "request_pair", "accept_pair", "reject_pair", "cancel_pair_request",
     "bond_connect", "bond_join", "bond_status", "bond_send", "bond_message", "bond_wait", "bond_accept",
-    "bond_decline", "bond_end",
+    "bond_decline", "bond_end", "bond_pin", "send_file",
 }
-ASKS_THE_USER = {"add_peer", "remove_peer", "request_pair", "accept_pair", "bond_accept"}
+ASKS_THE_USER = {"add_peer", "remove_peer", "request_pair", "accept_pair", "bond_accept", "bond_pin"}
 SAMPLES = {
     "string": "text", "integer": 7, "number": 1.5, "boolean": True, "array": [1], "object": {"x": 1},
 }
@@ -320,15 +320,19 @@ async def bond_calls(world, tally, client, good):
     def tool(name, **arguments):
         return anyio.to_thread.run_sync(lambda: other.tool(name, **arguments))
 
-    async def offer():
-        """The id of the next file that is offered to this session."""
+    async def told(kind):
+        """The next event of a kind that this session is told."""
         deadline = time.monotonic() + 40
         while time.monotonic() < deadline:
             _, result = await good("bond_wait", {"timeoutSeconds": 5})
             for event in (result or {}).get("structuredContent", {}).get("events") or []:
-                if event["kind"] == "file_offered":
-                    return event["transfer_id"]
-        raise CheckFailed("no file was offered")
+                if event["kind"] == kind:
+                    return event
+        raise CheckFailed(f"never told: {kind}")
+
+    async def offer():
+        """The id of the next file that is offered to this session."""
+        return (await told("file_offered"))["transfer_id"]
 
     async def send(name):
         """The stranger offers a file as soon as it may."""
@@ -395,6 +399,19 @@ async def bond_calls(world, tally, client, good):
     tally.check("progress ends with the whole file", bool(ends), str(told[-1:]))
     for words in ("one", "two"):
         await good("bond_message", {"content": words}, "Message Sent")
+    await good("bond_end", {}, "Session Ended")
+    await tool("bond_end")
+
+    # They pin each other, and the next file needs no code.
+    result = await tool("bond_connect", spoken=True)
+    await good("bond_join", {"sessionCode": result["structuredContent"]["session_code"]}, "joined")
+    await told("confirmed")
+    await tool("bond_pin")
+    await told("pin_asked")
+    await good("bond_pin", {}, "Peer Pinned")
+    await good("bond_end", {}, "Session Ended")
+    await tool("bond_end")
+    await good("send_file", {"peer": "other", "session": "bond-1", "filepath": "mine.md"}, "File Offered")
     await good("bond_end", {}, "Session Ended")
     other.close()
 

@@ -63,6 +63,15 @@ pub enum Request {
         /// SHA-256 of what was shown, hex.
         sha256: String,
     },
+    /// Make a peer of the other side.
+    Pin {
+        /// The first 12 digits of the routing id of the session that was shown.
+        routing: String,
+        /// The key that was shown, where there was one.
+        key: Option<String>,
+        /// The name that it gets here; else what it calls itself.
+        petname: Option<String>,
+    },
     /// End the session.
     End {},
 }
@@ -79,6 +88,8 @@ pub enum Reply {
     Accepted(Accepted),
     /// To `decline`.
     Declined {},
+    /// To `pin`.
+    Pinned(Pinned),
     /// To `end`.
     Ended {
         /// Whether there was a session.
@@ -118,10 +129,35 @@ pub struct SessionView {
     pub peer: Option<String>,
     /// Words that both sides may compare, where the mode has them.
     pub verification: Option<String>,
+    /// How far the sides are with pinning each other; absent where they cannot.
+    pub pin: Option<PinState>,
     /// When it was opened, Unix milliseconds.
     pub opened_at: u64,
     /// When it ends without a sign of life, Unix milliseconds.
     pub expires_at: u64,
+}
+
+/// How far two sides are with pinning each other.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PinState {
+    /// `none`, `asked`: this side agreed and the other side's card is awaited, `waiting`: its card came
+    /// and waits for this side's word, or `pinned`.
+    pub state: String,
+    /// The key on its card.
+    pub key: Option<String>,
+    /// What it calls itself; foreign text.
+    pub name: Option<String>,
+    /// Its name here, once it is pinned.
+    pub petname: Option<String>,
+}
+
+/// What became of the operator's word about pinning.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Pinned {
+    /// The key that is a peer now; absent while the other side's card is awaited.
+    pub key: Option<String>,
+    /// Its name here.
+    pub petname: Option<String>,
 }
 
 /// A file that waits.
@@ -179,7 +215,7 @@ pub enum Trouble {
     BadRequest,
     /// No file with this id waits.
     NoSuchOffer,
-    /// The file has another hash than the one that was shown.
+    /// The file has another hash than the one that was shown, or the other side another key.
     OtherBytes,
     /// Somebody decided otherwise before.
     DecidedBefore,
@@ -229,6 +265,13 @@ pub trait Desk: Send + Sync + 'static {
         id: &str,
         sha256: [u8; 32],
     ) -> impl Future<Output = Result<(), Failed>> + Send;
+    /// Makes a peer of the other side, if its session and its key are those that were shown.
+    fn pin(
+        &self,
+        routing: &str,
+        key: Option<&str>,
+        petname: Option<&str>,
+    ) -> impl Future<Output = Result<Pinned, Failed>> + Send;
     /// Ends the session; says whether there was one.
     fn end(&self) -> impl Future<Output = Result<bool, Failed>> + Send;
 }
@@ -356,6 +399,14 @@ async fn carry_out<D: Desk>(desk: &D, request: &Request) -> Reply {
             Some(sha256) => desk.decline(id, sha256).await.map(|()| Reply::Declined {}),
             None => return bad("sha256 is not 64 hex digits"),
         },
+        Request::Pin {
+            routing,
+            key,
+            petname,
+        } => {
+            let pinned = desk.pin(routing, key.as_deref(), petname.as_deref()).await;
+            pinned.map(Reply::Pinned)
+        }
         Request::End {} => desk.end().await.map(|was_open| Reply::Ended { was_open }),
     };
     done.unwrap_or_else(Reply::Failed)

@@ -4,18 +4,26 @@
 //! comes from outside names the session that it is meant for, so an answer that arrives after its
 //! session was replaced reaches nobody.
 //!
-//! `error`: what can go wrong. `deals`: words and files. `steps`: what the machine asks for.
+//! `error`: what can go wrong. `deals`: words and files. `pin`: two sides that pin each other.
+//! `errand`: files between peers. `steps`: what the machine asks for. `view`: what is
+//! told of it all.
 
 mod deals;
+mod errand;
 mod error;
+mod pin;
 mod steps;
 #[cfg(test)]
 mod tests;
+mod view;
 
+pub use errand::Whom;
 pub use error::DeskError;
+pub use pin::{Claim, PinOutcome, PinView};
+pub use view::{AcceptedFile, Look, OfferView, SentFile, View};
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -29,7 +37,7 @@ use super::config::BondConfig;
 use super::control::Control;
 use super::desktop::Desktop;
 use super::driver::{self, Post};
-use super::files::{Held, Incoming, Placed};
+use super::files::{Held, Incoming};
 use super::moves::Moves;
 use super::news::{Event, Queue};
 #[cfg(unix)]
@@ -37,123 +45,23 @@ use super::operator::Operator;
 use super::relay::{BondRelay, RelayFailure};
 use super::scribe::Scribe;
 use super::tell;
+use crate::agent::core::Core;
 use crate::agent::random::OsEntropy;
 use crate::domain::bond::names::{legacy_rule, own_rule};
 use crate::domain::bond::preview::Offered;
 use crate::domain::machine::bond::{
-    Action, Input, Machine, Offer, OfferId, OwnSession, Phase, Policy, Role, Session, Ticket,
+    Action, Input, Machine, Offer, OfferId, OwnSession, Pinned, Policy, Role, Session, Ticket,
 };
 use crate::event::agent::{BondMode, DecidedBy};
 use crate::system::SystemClock;
-use crate::types::id::SessionId;
+use crate::types::id::{PublicKey, SessionId};
 use crate::types::secret::Secret;
 use crate::types::time::{Clock as _, UnixMillis};
-use crate::wire::bond::code::SessionCode;
+use crate::wire::bond::code::{RoutingId, SessionCode};
 use crate::wire::bond::own_code::{AnyCode, OwnCode};
 
 /// How long a tool waits for a relay that takes its time. The requests have their own limits.
 const PATIENCE: Duration = Duration::from_secs(120);
-
-/// How a session stands, for whoever asks.
-#[derive(Debug)]
-pub struct View {
-    /// Where it stands.
-    pub phase: Phase,
-    /// Which end this is.
-    pub role: Role,
-    /// How it is sealed.
-    pub mode: BondMode,
-    /// The code, while there is something to join.
-    pub code: Option<String>,
-    /// How many are in it.
-    pub members: u8,
-    /// Words that both sides see alike.
-    pub words: Option<String>,
-    /// The relay's address.
-    pub relay: String,
-    /// What is wrong with the relay at the moment.
-    pub trouble: Option<String>,
-    /// When it ends if nothing happens.
-    pub expires_at: UnixMillis,
-    /// By how much the clocks differ, where that mattered.
-    pub clock_difference_ms: Option<i64>,
-    /// Messages that the relay threw away.
-    pub missed: u64,
-    /// Packets that were dropped.
-    pub dropped: u64,
-    /// Files that wait, oldest first.
-    pub offers: Vec<OfferView>,
-    /// The conversation in which it was opened.
-    pub conversation: SessionId,
-    /// The first 12 digits of the routing id.
-    pub routing: String,
-    /// How the relay calls the other side: 8 hexadecimal digits, once it was heard.
-    pub peer: Option<String>,
-    /// When it was opened.
-    pub opened_at: UnixMillis,
-}
-
-/// A file that waits, without anything of its content.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OfferView {
-    /// Its id here.
-    pub id: OfferId,
-    /// How the relay calls the sender: 8 hexadecimal digits, or `peer`.
-    pub from: String,
-    /// The peer's name of it, spelled out and bounded.
-    pub name: String,
-    /// Bytes.
-    pub size: u64,
-    /// What kind of file the name says it is.
-    pub file_type: &'static str,
-    /// Of the bytes.
-    pub sha256: [u8; 32],
-    /// Rules of the scan that it breaks, by name.
-    pub findings: Vec<String>,
-    /// When it came.
-    pub at: UnixMillis,
-}
-
-/// A file that waits, for a human to look at. Never shown to a model.
-#[derive(Debug)]
-pub struct Look {
-    /// The file.
-    pub offer: OfferView,
-    /// What the sender says about it.
-    pub note: String,
-    /// The facts, the note and its beginning, everything odd spelled out.
-    pub text: String,
-    /// Its beginning alone.
-    pub beginning: String,
-    /// Whether that is not all of it.
-    pub cut: bool,
-}
-
-/// A file that was sent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SentFile {
-    /// Its name.
-    pub name: String,
-    /// Bytes.
-    pub size: u64,
-    /// Of the bytes.
-    pub sha256: [u8; 32],
-    /// Whether its delivery will be told: in our own mode.
-    pub told: bool,
-}
-
-/// A file that was accepted.
-#[derive(Debug)]
-pub struct AcceptedFile {
-    /// What it was as an offer.
-    pub offer: OfferView,
-    /// Where it is now.
-    pub placed: Placed,
-    /// The note and the file, wrapped for a model.
-    pub content: String,
-    /// Whether that is only the beginning.
-    pub truncated: bool,
-}
 
 /// What belongs to one session.
 pub(super) struct Live {
@@ -195,6 +103,11 @@ pub(super) struct Live {
     coming: BTreeMap<OfferId, Coming>,
     /// What writes those.
     arrivals: Option<Arrivals>,
+    pins: pin::Pins,
+    /// The peer whose session this is, where no code opened it.
+    visitor: Option<PublicKey>,
+    /// What such a session is for.
+    errand: Option<errand::Errand>,
     tasks: JoinSet<()>,
 }
 
@@ -205,6 +118,27 @@ impl Live {
         let behind = self.arrivals.as_ref().is_some_and(Arrivals::is_full);
         if behind { None } else { self.poll.take() }
     }
+}
+
+/// A machine, what it asks for first, how it is sealed, and what to show of its code.
+type Opened = (
+    Box<dyn Machine>,
+    Vec<Action>,
+    BondMode,
+    Option<Secret<String>>,
+);
+
+/// What opens a session.
+enum Opening {
+    /// A code that one told the other.
+    Code(AnyCode),
+    /// Two identities that know each other.
+    Peer {
+        routing: RoutingId,
+        pinned: Pinned,
+        /// The peer's name here, spelled out.
+        name: String,
+    },
 }
 
 /// An accepted file that is on its way.
@@ -222,6 +156,8 @@ struct State {
     live: Option<Live>,
     last_id: u64,
     news: Queue,
+    /// Sessions that peers invited to, the latest last.
+    invited: VecDeque<RoutingId>,
     /// Whether the operator ends the session, while it is being ended.
     operator_ends: bool,
 }
@@ -238,6 +174,8 @@ pub struct Desk {
     /// Rings when a file moved.
     moved: watch::Sender<u64>,
     leaving: Mutex<JoinSet<()>>,
+    /// The conversation that used the session last: it has the right to write to the log.
+    home: Mutex<Weak<Core>>,
     /// What answers the operator's terminal.
     #[cfg(unix)]
     control: Mutex<Option<JoinHandle<()>>>,
@@ -260,6 +198,7 @@ impl Desk {
             rang: watch::Sender::new(0),
             moved: watch::Sender::new(0),
             leaving: Mutex::default(),
+            home: Mutex::default(),
             #[cfg(unix)]
             control: Mutex::default(),
             clock: SystemClock,
@@ -295,7 +234,8 @@ impl Desk {
             BondMode::Own => AnyCode::Own(OwnCode::generate(&self.entropy)?),
             BondMode::Legacy => AnyCode::Legacy(SessionCode::generate(&self.entropy)?),
         };
-        self.enter(Role::Host, code, conversation.clone()).await
+        self.enter(Role::Host, Opening::Code(code), conversation.clone())
+            .await
     }
 
     /// Joins the session of a code.
@@ -309,13 +249,14 @@ impl Desk {
         conversation: &SessionId,
     ) -> Result<View, DeskError> {
         let code = code.parse::<AnyCode>()?;
-        self.enter(Role::Guest, code, conversation.clone()).await
+        self.enter(Role::Guest, Opening::Code(code), conversation.clone())
+            .await
     }
 
     async fn enter(
         self: &Arc<Self>,
         role: Role,
-        code: AnyCode,
+        opening: Opening,
         conversation: SessionId,
     ) -> Result<View, DeskError> {
         let _only_one = self.entering.lock().await;
@@ -328,18 +269,24 @@ impl Desk {
             self.config.relay.as_ref().map_err(Clone::clone)?,
             &self.config.authorities,
         )?;
-        let policy = match &code {
-            AnyCode::Legacy(_) => Policy {
+        let (visitor, errand) = match &opening {
+            Opening::Code(_) => (None, None),
+            Opening::Peer { pinned, name, .. } => {
+                (Some(pinned.peer), Some(errand::Errand::new(role, name)))
+            }
+        };
+        let policy = match &opening {
+            Opening::Code(AnyCode::Legacy(_)) => Policy {
                 max_file_bytes: u64::from(self.config.max_file_kb).saturating_mul(1024),
                 name_rule: legacy_rule,
             },
-            AnyCode::Own(_) => Policy {
+            Opening::Code(AnyCode::Own(_)) | Opening::Peer { .. } => Policy {
                 max_file_bytes: self.config.max_spoken_bytes(),
                 name_rule: own_rule,
             },
         };
         let now = self.clock.now();
-        let (session, actions, mode, revealed) = self.machine(role, code, policy, now).await?;
+        let (session, actions, mode, revealed) = self.machine(role, opening, policy, now).await?;
         let (opening, opened) = oneshot::channel();
         let (posts, to_post) = mpsc::unbounded_channel();
         {
@@ -356,7 +303,7 @@ impl Desk {
                 wake: Arc::default(),
                 trouble: None,
                 mode,
-                code: Some(revealed),
+                code: revealed,
                 words: None,
                 clock_difference_ms: None,
                 missed: 0,
@@ -376,6 +323,9 @@ impl Desk {
                 outgoing: BTreeMap::new(),
                 coming: BTreeMap::new(),
                 arrivals: None,
+                pins: pin::Pins::default(),
+                visitor,
+                errand,
                 tasks: JoinSet::new(),
             };
             let (wake, renewed) = (Arc::clone(&live.wake), || live.renewed.subscribe());
@@ -407,23 +357,31 @@ impl Desk {
     async fn machine(
         &self,
         role: Role,
-        code: AnyCode,
+        opening: Opening,
         policy: Policy,
         now: UnixMillis,
-    ) -> Result<(Box<dyn Machine>, Vec<Action>, BondMode, Secret<String>), DeskError> {
-        match code {
-            AnyCode::Legacy(code) => {
+    ) -> Result<Opened, DeskError> {
+        match opening {
+            Opening::Code(AnyCode::Legacy(code)) => {
                 let copy = code.duplicate();
                 let derived = tokio::task::spawn_blocking(move || copy.derive())
                     .await
                     .map_err(|_| DeskError::Thread)?;
                 let (session, asks) = Session::open(role, derived, policy, now, &self.entropy)?;
                 let revealed = Secret::new(code.reveal().to_owned());
-                Ok((Box::new(session), asks, BondMode::Legacy, revealed))
+                Ok((Box::new(session), asks, BondMode::Legacy, Some(revealed)))
             }
-            AnyCode::Own(code) => {
+            Opening::Code(AnyCode::Own(code)) => {
                 let (session, asks) = OwnSession::open(role, &code, policy, now, &self.entropy)?;
-                Ok((Box::new(session), asks, BondMode::Own, code.reveal()))
+                Ok((Box::new(session), asks, BondMode::Own, Some(code.reveal())))
+            }
+            Opening::Peer {
+                routing, pinned, ..
+            } => {
+                let entropy = &self.entropy;
+                let (session, asks) =
+                    OwnSession::open_pinned(role, routing, pinned, policy, now, entropy)?;
+                Ok((Box::new(session), asks, BondMode::Own, None))
             }
         }
     }
@@ -453,6 +411,7 @@ impl Desk {
         Some(View {
             phase: session.phase(),
             role: session.role(),
+            with: live.errand.as_ref().map(|errand| errand.name.clone()),
             code: live.code.as_ref().map(|code| code.expose().clone()),
             mode: live.mode,
             members: session.members(),

@@ -64,6 +64,12 @@ pub enum Kind {
     Resumed,
     /// The other side never got so much.
     Undelivered,
+    /// The other side wants to be pinned.
+    PinAsked,
+    /// It is a peer now.
+    Pinned,
+    /// The user agreed, but it could not be admitted.
+    PinFailed,
     /// So many were not kept.
     More,
 }
@@ -96,6 +102,9 @@ impl Kind {
             Kind::Interrupted => "interrupted",
             Kind::Resumed => "resumed",
             Kind::Undelivered => "undelivered",
+            Kind::PinAsked => "pin_asked",
+            Kind::Pinned => "pinned",
+            Kind::PinFailed => "pin_failed",
             Kind::More => "more",
         }
     }

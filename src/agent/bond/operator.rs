@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
-use super::control::{self, Accepted, Failed, Listed, SessionView, Shown, Trouble};
-use super::desk::{Desk, DeskError, OfferView, View};
+use super::control::{
+    self, Accepted, Failed, Listed, PinState, Pinned, SessionView, Shown, Trouble,
+};
+use super::desk::{Desk, DeskError, OfferView, PinOutcome, PinView, View};
 use super::tell;
 use crate::domain::machine::bond::{Ending, OfferId, Phase};
 use crate::event::agent::DecidedBy;
+use crate::wire::peers::Petname;
 
 /// The operator's side of the desk.
 pub(super) struct Operator(pub(super) Arc<Desk>);
@@ -21,7 +24,10 @@ impl control::Desk for Operator {
                 .as_ref()
                 .map_or_else(String::new, |v| v.conversation.to_string()),
             offers: offers.collect(),
-            session: view.as_ref().map(session),
+            session: view.as_ref().map(|view| {
+                let pin = self.0.pinning().ok();
+                session(view, pin.as_ref())
+            }),
         }
     }
 
@@ -55,6 +61,38 @@ impl control::Desk for Operator {
         declined.map(drop).map_err(|e| trouble(&e))
     }
 
+    async fn pin(
+        &self,
+        routing: &str,
+        key: Option<&str>,
+        petname: Option<&str>,
+    ) -> Result<Pinned, Failed> {
+        let view = self.0.pinning().map_err(|e| trouble(&e))?;
+        let now = view.claim.as_ref().map(|claim| claim.key.to_string());
+        if view.routing != routing || now.as_deref() != key {
+            return Err(trouble(&DeskError::Changed));
+        }
+        let petname = match petname.map(Petname::parse) {
+            Some(Ok(name)) => Some(name),
+            Some(Err(e)) => return Err(Failed::new(Trouble::BadRequest, e.to_string())),
+            None => None,
+        };
+        let outcome = self.0.pin(&view, petname, DecidedBy::Operator).await;
+        match outcome.map_err(|e| trouble(&e))? {
+            PinOutcome::Asked => Ok(Pinned {
+                key: None,
+                petname: None,
+            }),
+            PinOutcome::Pinned(claim, name) => {
+                self.0.tell_pinned(&claim, &name);
+                Ok(Pinned {
+                    key: Some(claim.key.to_string()),
+                    petname: Some(name),
+                })
+            }
+        }
+    }
+
     async fn end(&self) -> Result<bool, Failed> {
         Ok(self.0.end(true))
     }
@@ -80,7 +118,22 @@ fn trouble(e: &DeskError) -> Failed {
     Failed::new(kind, e.to_string())
 }
 
-fn session(view: &View) -> SessionView {
+fn pin(view: &PinView) -> PinState {
+    let state = match (&view.pinned, &view.claim, view.asked) {
+        (Some(_), _, _) => "pinned",
+        (None, Some(_), _) => "waiting",
+        (None, None, true) => "asked",
+        (None, None, false) => "none",
+    };
+    PinState {
+        state: state.to_owned(),
+        key: view.claim.as_ref().map(|claim| claim.key.to_string()),
+        name: view.claim.as_ref().map(|claim| claim.name.clone()),
+        petname: view.pinned.clone(),
+    }
+}
+
+fn session(view: &View, pinning: Option<&PinView>) -> SessionView {
     let state = match view.phase {
         Phase::Opening | Phase::Waiting => "waiting",
         Phase::Keyed => "keyed",
@@ -96,6 +149,7 @@ fn session(view: &View) -> SessionView {
         relay: view.relay.clone(),
         peer: view.peer.clone(),
         verification: view.words.clone(),
+        pin: pinning.map(pin),
         opened_at: view.opened_at.0,
         expires_at: view.expires_at.0,
     }

@@ -38,6 +38,7 @@ enum Task {
         answer: oneshot::Sender<Result<(), LedgerError>>,
     },
     Placed(OfferId, String, u64),
+    News(Box<BondNews>),
     Quit(oneshot::Sender<()>),
 }
 
@@ -78,6 +79,11 @@ impl Scribe {
     /// An accepted file was written.
     pub fn placed(&self, id: OfferId, path: String, size: u64) {
         self.put(Task::Placed(id, path, size));
+    }
+
+    /// Something that the edge knows of the session that runs, and its machine does not.
+    pub fn news(&self, news: BondNews) {
+        self.put(Task::News(Box::new(news)));
     }
 
     /// A decision about an offered file. Durable when this returns; to be carried out then and not
@@ -178,6 +184,10 @@ impl Writer {
                     let offer = self.offers.get(&id).copied().unwrap_or(Seq::ZERO);
                     self.books.placed(offer, path, size).await.map(|_| ())
                 }
+                Task::News(news) => match self.page.as_ref().and_then(Page::bond) {
+                    Some(bond) => self.books.tell(bond, *news).await.map(|_| ()),
+                    None => Ok(()),
+                },
                 Task::Quit(answer) => {
                     let done = match &self.page {
                         Some(page) => page.quit().await,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::desk::{AcceptedFile, OfferView};
+use super::desk::{AcceptedFile, Claim, OfferView};
 use super::file;
 use super::news::{Event, Kind};
 use super::relay::{FailureKind, RelayFailure};
@@ -14,6 +14,8 @@ use crate::domain::machine::bond::{
 };
 use crate::types::text::visible;
 use crate::types::time::UnixMillis;
+use crate::wire::bond::file_mail::NotComing;
+use crate::wire::pair::claimed_name;
 
 /// How a decision about a file comes about.
 const HOW: &str = "Ask the user whether they want it, then call bond_accept or bond_decline with this id; \
@@ -212,6 +214,95 @@ fn own(happening: &OwnHappening) -> Option<(Kind, String)> {
         | OwnHappening::FileReceived { .. }
         | OwnHappening::FileFailed { .. }
         | OwnHappening::Pin(_) => None,
+    }
+}
+
+/// The other side's card came, and our human has not agreed yet.
+pub(super) fn pin_asked(now: UnixMillis, claim: &Claim) -> Event {
+    let named = if claim.name.is_empty() {
+        String::new()
+    } else {
+        format!(" It calls itself (not verified): \"{}\".", claim.name)
+    };
+    let text = format!(
+        "The other side proved that it holds the key {} (fingerprint {}) and asks to be pinned.{named} \
+         Nothing has changed. If the user wants it as a peer, call bond_pin; the user is asked.",
+        claim.key,
+        claim.key.fingerprint()
+    );
+    plain(now, Kind::PinAsked, text)
+}
+
+/// It is a peer now.
+pub(super) fn pinned(now: UnixMillis, claim: &Claim, petname: &str) -> Event {
+    let text = format!(
+        "The other side ({}) is pinned: it is the peer \"{}\" now, and needs no code the next time.",
+        claim.key,
+        claimed_name(petname)
+    );
+    plain(now, Kind::Pinned, text)
+}
+
+/// Our human agreed, but it could not be admitted.
+pub(super) fn pin_failed(now: UnixMillis, claim: &Claim, why: &str) -> Event {
+    let text = format!(
+        "The other side ({}) agreed to be pinned, but is not a peer here: {why}. Call bond_pin, with \
+         another `petname` if that is why; the user is asked.",
+        claim.key
+    );
+    plain(now, Kind::PinFailed, text)
+}
+
+/// A peer opens a session for a file.
+pub(super) fn visited(now: UnixMillis, name: &str) -> Event {
+    let text = format!(
+        "\"{name}\", a peer, opens a sealed session to hand over a file. Nothing is saved before the user \
+         agrees; call bond_wait for the offer."
+    );
+    plain(now, Kind::Joined, text)
+}
+
+/// It is there.
+pub(super) fn met(now: UnixMillis, name: &str) -> Event {
+    let text = format!(
+        "Secure channel established with the peer \"{name}\": it proved that it holds its key."
+    );
+    plain(now, Kind::Confirmed, text)
+}
+
+/// The peer's human did not decide in time.
+pub(super) fn undecided(now: UnixMillis) -> Event {
+    let text = "The other side's user did not decide about the file in time. The session is over.";
+    plain(now, Kind::Ended, text.to_owned())
+}
+
+/// Why a peer's program does not come.
+pub(super) const fn why_not_coming(why: NotComing) -> &'static str {
+    match why {
+        NotComing::Busy => {
+            "the peer's program is in another sealed session; try again when that is over"
+        }
+        NotComing::Relay => {
+            "the peer's program uses another relay for sealed sessions; both sides have to name the same \
+             one with --bond-relay"
+        }
+        NotComing::Failed => "the peer's program could not join the session at the relay",
+    }
+}
+
+/// A card that counts for nothing.
+pub(super) fn pin_refused(now: UnixMillis) -> Event {
+    let text = "Something that should prove who the other side is proves nothing in this session and was \
+                dropped.";
+    plain(now, Kind::Dropped, text.to_owned())
+}
+
+const fn plain(at: UnixMillis, kind: Kind, text: String) -> Event {
+    Event {
+        kind,
+        at,
+        transfer: None,
+        text,
     }
 }
 

@@ -92,6 +92,15 @@ pub enum Wish<'a> {
         /// What is in it, spelled out and bounded.
         preview: &'a str,
     },
+    /// Make a peer of whoever holds the other end of a sealed session, once it proved its key there.
+    Pin {
+        /// The beginning of the session's routing id.
+        routing: &'a str,
+        /// Words that both sides see alike.
+        words: Option<&'a str>,
+        /// The name that it would get here; else what it calls itself.
+        petname: Option<&'a str>,
+    },
 }
 
 /// The answer.
@@ -153,7 +162,7 @@ impl Wish<'_> {
             Wish::Admit { key, .. } | Wish::Request { key, .. } | Wish::Revoke { key, .. } => {
                 Some(key)
             }
-            Wish::TakeFile { .. } => None,
+            Wish::TakeFile { .. } | Wish::Pin { .. } => None,
         }
     }
 
@@ -164,6 +173,7 @@ impl Wish<'_> {
                 key.to_string()
             }
             Wish::TakeFile { id, sha256, .. } => format!("file {id} {sha256}"),
+            Wish::Pin { routing, .. } => format!("pinning in session {routing}"),
         }
     }
 
@@ -174,6 +184,7 @@ impl Wish<'_> {
             Wish::Request { .. } => ["refuse", "request"],
             Wish::Revoke { .. } => ["keep", "revoke"],
             Wish::TakeFile { .. } => ["decline", "accept"],
+            Wish::Pin { .. } => ["refuse", "pin"],
         }
     }
 
@@ -190,6 +201,23 @@ impl Wish<'_> {
                     "Save this file from the sealed session?\nSHA-256: {sha256}\nName (the peer's, not \
                      verified): \"{name}\", {size} bytes.\n\nYour agent reads it if you accept; nothing of \
                      it was shown to your agent so far. It begins:\n\n{preview}"
+                );
+            }
+            Wish::Pin {
+                routing,
+                words,
+                petname,
+            } => {
+                let name = petname.map_or_else(
+                    || "what it calls itself, where that is free".to_owned(),
+                    |name| format!("\"{}\"", render::label(name)),
+                );
+                return format!(
+                    "Make a peer of the other side of this sealed session?\nBoth sides see these words: \
+                     {}. Session: {routing}.\nYour name for it: {name}.\n\nIt sees your key now. Once its \
+                     user agrees too, the first key that it proves in this session can send messages that \
+                     your agent reads and may act on. Compare the words with the other person first.",
+                    words.unwrap_or("none"),
                 );
             }
             Wish::Admit {

@@ -64,6 +64,7 @@ pub fn all() -> Vec<(&'static str, Schema)> {
         ("bond-accept", schema_for!(bond::BondAccepted)),
         ("bond-decline", schema_for!(bond::BondDeclined)),
         ("bond-end", schema_for!(bond::BondEnded)),
+        ("bond-pin", schema_for!(bond::BondPinned)),
         ("bond-show", schema_for!(bond::BondShown)),
     ]);
     all.sort_by_key(|(name, _)| *name);

@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 use super::PENDING_CAP;
 use crate::event::agent::{
     AgentEvent, BondAdvanced, BondDecided, BondDropped, BondEnd, BondEnded, BondFileBlocked,
-    BondFileSent, BondOffered, BondRef, BondRole, BondStep, DecidedBy, DropKind, FileWay,
-    PeerPrefix, Verdict,
+    BondFileSent, BondOffered, BondPin, BondRef, BondRole, BondStep, DecidedBy, DropKind, FileWay,
+    PeerPrefix, PinStep, Verdict,
 };
 use crate::event::kind::EventKind;
 
@@ -50,7 +50,7 @@ pub struct Entry {
 /// Whether events of a kind have lines.
 #[must_use]
 pub fn is_bond(kind: u16) -> bool {
-    (EventKind::BondOpened.number()..=EventKind::BondFailed.number()).contains(&kind)
+    (EventKind::BondOpened.number()..=EventKind::BondPin.number()).contains(&kind)
 }
 
 /// The lines of an event, in order; none for events that are not about sealed sessions.
@@ -91,6 +91,7 @@ pub fn lines(event: &AgentEvent) -> Vec<Entry> {
             let params = json!({ "missed": e.missed });
             vec![of("relay_gap_detected", Source::Security, params, &e.of)]
         }
+        AgentEvent::BondPin(e) => vec![pin(e)],
         AgentEvent::BondFailed(e) => {
             let params = json!({ "call": e.call, "reason": e.reason });
             vec![entry("call_failed", Source::System, params, e.pid)]
@@ -230,6 +231,33 @@ fn decided(e: &BondDecided) -> Entry {
         "by": e.by.name(), "sha256": HEXLOWER.encode(&e.sha256),
     });
     of(tool, source, params, &e.of)
+}
+
+fn pin(e: &BondPin) -> Entry {
+    let (tool, source) = match e.step {
+        PinStep::Asked => ("pin_agreed", Source::User),
+        PinStep::Sent => ("pin_card_sent", Source::System),
+        PinStep::Received => ("pin_card_received", Source::Security),
+        PinStep::Refused => ("pin_card_refused", Source::Security),
+        PinStep::Declined => ("pin_declined", Source::User),
+        PinStep::Pinned => ("pinned", Source::Security),
+        PinStep::Conflicted => ("pin_name_conflict", Source::System),
+    };
+    let source = match (source, e.by) {
+        (Source::User, Some(DecidedBy::Tool)) => Source::System,
+        (source, _) => source,
+    };
+    let mut map = Map::new();
+    if let Some(key) = &e.key {
+        map.insert("key".to_owned(), json!(key));
+    }
+    if !e.name.is_empty() {
+        map.insert("name".to_owned(), json!(e.name));
+    }
+    if let Some(by) = e.by {
+        map.insert("by".to_owned(), json!(by.name()));
+    }
+    of(tool, source, Value::Object(map), &e.of)
 }
 
 fn dropped(e: &BondDropped) -> Entry {

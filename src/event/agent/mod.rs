@@ -13,9 +13,10 @@
 //! - `care`: what the operator and time do to messages.
 //! - `host`: how a session's host can be woken.
 //! - `import`: what came from another program.
-//! - `bond`: sealed sessions.
+//! - `bond`: sealed sessions; `bond_pin`: two sides of one that pin each other.
 
 mod bond;
+mod bond_pin;
 mod care;
 mod directory;
 mod host;
@@ -31,6 +32,7 @@ pub use bond::{
     BondFilePlaced, BondFileSent, BondGap, BondHeard, BondMode, BondOffered, BondOpened, BondRef,
     BondRole, BondSaid, BondStep, DecidedBy, DropKind, FileWay, PeerPrefix, Routing, Verdict,
 };
+pub use bond_pin::{BondPin, PinStep};
 pub use care::{EndedTask, HistoryForgotten, OutboxDropped, OutboxRetried};
 pub use directory::{
     ExpiredDismissed, ForgetReason, PeerForgotten, SessionClosed, SessionsForgotten, SessionsSeen,
@@ -169,6 +171,7 @@ agent_events!(
     BondDropped,
     BondGap,
     BondFailed,
+    BondPin,
 );
 
 fn hex(bytes: &[u8]) -> String {

@@ -82,6 +82,7 @@ macro_rules! bond_event {
             | $crate::event::agent::AgentEvent::BondDropped(_)
             | $crate::event::agent::AgentEvent::BondGap(_)
             | $crate::event::agent::AgentEvent::BondFailed(_)
+            | $crate::event::agent::AgentEvent::BondPin(_)
     };
 }
 

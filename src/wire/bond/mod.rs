@@ -11,6 +11,7 @@
 //! The readers take any bytes and never panic; everything they return is bounded.
 
 pub mod code;
+pub mod file_mail;
 pub mod identity;
 pub mod own;
 pub mod own_code;

@@ -429,7 +429,7 @@ fn books(e: LedgerError) -> DeskError {
     }
 }
 
-fn judge(e: StepError) -> DeskError {
+pub(super) fn judge(e: StepError) -> DeskError {
     match e {
         StepError::Send(e) => DeskError::Send(e),
         StepError::Entropy(e) => DeskError::Entropy(e),

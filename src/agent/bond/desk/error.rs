@@ -8,6 +8,7 @@ use crate::agent::ledger::LedgerError;
 use crate::domain::machine::bond::{SendError, TransferFailure};
 use crate::types::entropy::EntropyError;
 use crate::wire::bond::code::CodeError;
+use crate::wire::bond::file_mail::NotComing;
 
 /// Something could not be done in a sealed session.
 #[derive(Debug, thiserror::Error)]
@@ -69,6 +70,26 @@ pub enum DeskError {
     /// An accepted file did not arrive.
     #[error("the file did not arrive: {}", tell::why_failed(*.0))]
     NotArrived(TransferFailure),
+    /// This session is none in which two sides can pin each other.
+    #[error(
+        "pinning needs a confirmed session of a spoken code: bond_connect with `spoken` opens one"
+    )]
+    NotForPinning,
+    /// Nothing here may write to the log.
+    #[error("no conversation of this process is there to admit anybody; try again")]
+    NoHome,
+    /// The other side could not be admitted.
+    #[error("the other side is not pinned: {0}")]
+    NotPinned(String),
+    /// No relay took the invitation.
+    #[error("no relay of this session takes a message to {0} now; nothing was sent")]
+    NotReached(String),
+    /// The peer's program did not come.
+    #[error("{0}'s program did not come within a minute: it does not run, or reads no mail")]
+    NotComing(String),
+    /// The peer's program said no.
+    #[error("{}", tell::why_not_coming(*.0))]
+    Invitation(#[from] NotComing),
     /// A thread did not come back.
     #[error("the work was interrupted")]
     Thread,
@@ -91,6 +112,16 @@ impl DeskError {
             DeskError::Changed => Some("changed"),
             DeskError::NotArrived(_) => Some("not_arrived"),
             DeskError::Deciding => Some("being_decided"),
+            DeskError::NotForPinning => Some("not_for_pinning"),
+            DeskError::NoHome => Some("no_conversation"),
+            DeskError::NotPinned(_) => Some("not_pinned"),
+            DeskError::NotReached(_) => Some("peer_not_reached"),
+            DeskError::NotComing(_) => Some("peer_did_not_come"),
+            DeskError::Invitation(why) => Some(match why {
+                NotComing::Busy => "peer_busy",
+                NotComing::Relay => "peer_uses_another_relay",
+                NotComing::Failed => "peer_could_not_join",
+            }),
             DeskError::Entropy(_) => Some("no_randomness"),
             DeskError::Thread | DeskError::Interrupted => Some("interrupted"),
             DeskError::NotOpened(_)

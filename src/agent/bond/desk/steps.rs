@@ -75,6 +75,9 @@ impl Desk {
     pub(super) fn carry_out(self: &Arc<Self>, state: &mut State, actions: Vec<Action>) {
         for action in actions {
             match action {
+                Action::Tell(Happening::Own(OwnHappening::Pin(card))) => {
+                    self.card_came(state, &card);
+                }
                 Action::Tell(happening) => self.tell(state, happening),
                 Action::Record(row) => {
                     let operator = state.operator_ends;
@@ -93,6 +96,7 @@ impl Desk {
         if let Some(live) = state.live.as_mut() {
             settle(live);
         }
+        self.end_errand(state);
     }
 
     fn request(self: &Arc<Self>, live: &mut Live, action: Action) {
@@ -243,11 +247,19 @@ impl Desk {
             (Happening::Own(what), Some(live)) => tell::transfer(now, what, &mut live.outgoing),
             _ => None,
         };
+        if let Some(live) = state.live.as_mut() {
+            super::errand::learn(live, &happening);
+        }
         let offer = match (&happening, &state.live) {
             (Happening::FileOffered { id, .. }, Some(live)) => live.offered.get(id),
             _ => None,
         };
         let offer = offer.map(|(known, _)| known);
+        let met = match (&happening, &state.live) {
+            (Happening::Confirmed { .. }, Some(live)) => live.errand.as_ref(),
+            _ => None,
+        };
+        let about_ours = about_ours.or_else(|| met.map(|errand| tell::met(now, &errand.name)));
         if let Some(event) = about_ours.or_else(|| tell::event(now, happening, offer)) {
             state.news.push(event);
         }
@@ -290,7 +302,7 @@ fn beside(live: &mut Live, row: &Row, operator: bool) -> Beside {
         Row::OfferReceived { id, .. } => {
             if let Some(offer) = live.session.offer(id) {
                 let (id, from, name) = (id.as_str(), &offer.from, &offer.name);
-                let known = match live.mode {
+                let mut known = match live.mode {
                     BondMode::Own => {
                         let size = offer.size;
                         Offered::to_come(id, from, name, &offer.note, size, &offer.sha256)
@@ -300,6 +312,10 @@ fn beside(live: &mut Live, row: &Row, operator: bool) -> Beside {
                         Offered::of(id, from, name, &offer.note, content, &offer.sha256)
                     }
                 };
+                // A peer has a name, and it proved that it is the one of that name.
+                if let Some(errand) = &live.errand {
+                    known.from = Some(format!("\"{}\"", errand.name));
+                }
                 known.kind.clone_into(&mut beside.file_type);
                 beside.rules = known.findings();
                 let at = SystemClock.now();

@@ -7,6 +7,7 @@ use std::thread;
 use super::*;
 use crate::agent::bond::books::BondBooks;
 use crate::agent::bond::relay::BondUrl;
+use crate::agent::connect::Authorities;
 use crate::agent::ledger::Ledger;
 use crate::store::{Location, OpenOptions, Store};
 
@@ -46,6 +47,7 @@ fn desk(dir: &Path) -> Arc<Desk> {
     let config = BondConfig {
         authorities: crate::agent::connect::Authorities::default(),
         relay: BondUrl::parse(&relay()),
+        authorities: Authorities::default(),
         max_file_kb: 256,
         max_spoken_file_mib: 64,
         mode: BondMode::Own,

@@ -54,3 +54,23 @@ pub struct Transfer {
     #[schemars(length(min = 1, max = 64))]
     pub transfer_id: String,
 }
+
+/// `bond_pin`
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Pin {
+    /// What the other side will be called here. Default: what it calls itself, where that is free.
+    pub petname: Option<String>,
+}
+
+/// `send_file`
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct FileToPeer {
+    /// Who gets it: a peer's name, or its public key.
+    pub peer: String,
+    /// The file: a path inside the project directory.
+    pub filepath: String,
+    /// A note that goes with it.
+    pub message: Option<String>,
+    /// The peer's session, where it has several.
+    pub session: Option<String>,
+}

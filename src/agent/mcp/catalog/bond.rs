@@ -6,12 +6,13 @@ use super::{Call, Effect, Hint, Outcome, describe, run};
 use crate::agent::mcp::args::Nothing;
 use crate::agent::mcp::args::bond as args;
 use crate::agent::mcp::reply::bond as reply;
-use crate::agent::mcp::tool::{bond, bond_file};
+use crate::agent::mcp::tool::{bond, bond_file, bond_pin, send_file};
 
 pub(super) fn tools() -> Vec<Tool> {
     let mut tools = session();
     tools.extend(talk());
     tools.extend(files());
+    tools.extend(peers());
     tools
 }
 
@@ -103,8 +104,37 @@ fn files() -> Vec<Tool> {
     ]
 }
 
+fn peers() -> Vec<Tool> {
+    let mut tools = vec![describe::<args::FileToPeer, reply::BondSent>(
+        "send_file",
+        "Send a file to a peer",
+        "Offer a file of the project to a peer that was pinned in a sealed session: any file but programs, \
+         end-to-end encrypted, without a code. Their user decides whether it is taken; bond_wait tells. \
+         Keys, credentials and files outside the project are refused.",
+        Effect::Sends,
+        Hint::None,
+    )];
+    tools.push(pin());
+    tools
+}
+
+fn pin() -> Tool {
+    describe::<args::Pin, reply::BondPinned>(
+        "bond_pin",
+        "Pin the other side of the sealed session",
+        "Make a peer of the other side of a confirmed session of a spoken code, so that no code is needed \
+         the next time. The user is asked first, and the other side's user too; where the host cannot \
+         ask, the answer is a line for the user's terminal.",
+        Effect::Admits,
+        Hint::AskUser,
+    )
+}
+
 pub(super) async fn call(call: &Call<'_>) -> Outcome {
     let (core, host) = (call.core, &call.host);
+    if call.name.starts_with("bond_") || call.name == "send_file" {
+        core.bond.attach(core);
+    }
     Some(match call.name {
         "bond_connect" => run(call, |a| bond::connect(core, a)).await,
         "bond_join" => run(call, |a| bond::join(core, a)).await,
@@ -115,6 +145,8 @@ pub(super) async fn call(call: &Call<'_>) -> Outcome {
         "bond_send" => run(call, |a| bond_file::send(core, a)).await,
         "bond_accept" => run(call, |a| bond_file::accept(core, host, a)).await,
         "bond_decline" => run(call, |a| bond_file::decline(core, a)).await,
+        "send_file" => run(call, |a| send_file::send_file(core, a)).await,
+        "bond_pin" => run(call, |a| bond_pin::pin(core, host, a)).await,
         _ => return None,
     })
 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct BondEvent {
     /// `joined`, `confirmed`, `message`, `file_offered`, `file_accepted`, `file_declined`,
-    /// `file_rejected`, `peer_left`, `relay_lost`, `expired`, `aborted`, `gap`, `dropped`, or `more` for
+    /// `file_rejected`, `pin_asked`, `pinned`, `pin_failed`, `peer_left`, `relay_lost`, `expired`, `aborted`, `gap`, `dropped`, or `more` for
     /// how many are left out.
     pub kind: String,
     /// When, Unix milliseconds.
@@ -55,6 +55,9 @@ pub struct BondState {
     pub role: Option<String>,
     /// How many are in the session, this side included.
     pub peers: u64,
+    /// The name of the peer whose session it is, where no code opened it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peer: Option<String>,
     /// Words that both sides see alike, where the session has them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub words: Option<String>,
@@ -165,6 +168,34 @@ pub struct BondEnded {
     pub ended: bool,
     /// What to know about it.
     pub note: String,
+    /// What happened since the last answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub events: Option<Vec<BondEvent>>,
+}
+
+/// `bond_pin`
+#[derive(Debug, Default, Serialize, JsonSchema)]
+pub struct BondPinned {
+    /// `pinned`: the other side is a peer here; `asked`: its user decides; `waiting` for this side's user;
+    /// or `declined`.
+    pub state: String,
+    /// The key that the other side proved, once it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// First characters of that key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<String>,
+    /// The name that the other side gives itself. Not verified.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub claimed_name: Option<String>,
+    /// Its name here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub petname: Option<String>,
+    /// What to know about it.
+    pub note: String,
+    /// The line that the user can run in a terminal of their own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
     /// What happened since the last answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub events: Option<Vec<BondEvent>>,

@@ -275,6 +275,9 @@ fn lines(text: &mut String, view: &View) {
     let _ = writeln!(text, "Role: {}", view.role.word());
     let _ = writeln!(text, "Handshake: {handshake}");
     let _ = writeln!(text, "Connected Peers: {}", view.members);
+    if let Some(peer) = &view.with {
+        let _ = writeln!(text, "With the peer: {peer}");
+    }
     if let Some(words) = &view.words {
         let _ = writeln!(text, "Words: {words}");
     }
@@ -314,6 +317,7 @@ fn data(view: &View, unread: u64, note: &str) -> BondState {
             Role::Guest => "guest".to_owned(),
         }),
         peers: u64::from(view.members),
+        peer: view.with.clone(),
         words: view.words.clone(),
         relay: Some(view.relay.clone()),
         relay_trouble: view.trouble.clone(),

@@ -2,6 +2,7 @@
 
 pub mod bond;
 pub mod bond_file;
+pub mod bond_pin;
 pub mod discover;
 pub mod history;
 pub mod host;
@@ -14,6 +15,7 @@ pub mod peer;
 pub mod pending;
 mod room;
 pub mod send;
+pub mod send_file;
 pub mod session;
 pub mod task;
 mod view;

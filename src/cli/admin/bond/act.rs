@@ -124,21 +124,26 @@ pub(super) fn decline(stores: &[PathBuf], text: &str, p: &mut Printer) -> Result
     Ok(p.line(Style::Plain, &text)?)
 }
 
-pub(super) fn end(stores: &[PathBuf], pid: Option<u32>, p: &mut Printer) -> Result<(), AdminError> {
+/// The session that runs, or the one of a process.
+pub(super) fn the_one(stores: &[PathBuf], pid: Option<u32>) -> Result<Server, BondError> {
     let mut running: Vec<Server> = stores.iter().flat_map(|store| servers(store)).collect();
     match pid {
         Some(pid) => running.retain(|server| server.listed.pid == pid),
         None => running.retain(|server| server.listed.session.is_some()),
     }
-    let server = match running.as_slice() {
-        [] => return Err(BondError::NothingRuns.into()),
-        [server] => server,
-        several => {
-            let pids: Vec<String> = several.iter().map(|s| s.listed.pid.to_string()).collect();
-            let pids = pids.join(", ");
-            return Err(BondError::SeveralRun { pids }.into());
-        }
-    };
+    let pids: Vec<String> = running.iter().map(|s| s.listed.pid.to_string()).collect();
+    let mut running = running.into_iter();
+    match (running.next(), running.next()) {
+        (None, _) => Err(BondError::NothingRuns),
+        (Some(server), None) => Ok(server),
+        (Some(_), Some(_)) => Err(BondError::SeveralRun {
+            pids: pids.join(", "),
+        }),
+    }
+}
+
+pub(super) fn end(stores: &[PathBuf], pid: Option<u32>, p: &mut Printer) -> Result<(), AdminError> {
+    let server = the_one(stores, pid)?;
     let was_open = match ask(&server.socket, &Request::End {}).map_err(BondError::from)? {
         Reply::Ended { was_open } => was_open,
         Reply::Failed(failed) => return Err(BondError::from(failed).into()),

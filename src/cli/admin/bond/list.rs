@@ -11,7 +11,7 @@ use super::super::file::FileReader;
 use super::super::print::{Id, Printer, Shown, Spelled, Style, age, bytes, fit, now};
 use super::super::status;
 use super::servers;
-use crate::agent::bond::control::{Listed, OfferView, SessionView};
+use crate::agent::bond::control::{Listed, OfferView, PinState, SessionView};
 use crate::agent::lifecycle::is_alive;
 use crate::domain::projection::agent::{BondRow, OfferRow, OfferState};
 use crate::domain::query::agent as query;
@@ -317,7 +317,35 @@ fn running(session: &SessionView, p: &mut Printer) -> Result<(), AdminError> {
         let text = format!("  compare with the other side: {}", Shown(words));
         p.line(Style::Plain, &text)?;
     }
+    if let Some(pin) = &session.pin {
+        pinning(pin, p)?;
+    }
     Ok(())
+}
+
+fn pinning(pin: &PinState, p: &mut Printer) -> Result<(), AdminError> {
+    match (pin.state.as_str(), &pin.key) {
+        ("waiting", Some(key)) => {
+            let name = fit(&Shown(pin.name.as_deref().unwrap_or("")).to_string(), NAME);
+            let text = format!("  asks to be pinned, calls itself {name}");
+            p.line(Style::Plain, &text)?;
+            p.line(Style::Plain, &format!("  key {}", Shown(key)))?;
+            let next = "  `interlink-admin bond pin` makes a peer of it, and asks";
+            Ok(p.line(Style::Dim, next)?)
+        }
+        ("asked", _) => Ok(p.line(
+            Style::Plain,
+            "  asked to be pinned, waits for the other side",
+        )?),
+        ("pinned", _) => {
+            let name = fit(
+                &Shown(pin.petname.as_deref().unwrap_or("")).to_string(),
+                NAME,
+            );
+            Ok(p.line(Style::Plain, &format!("  pinned as {name}"))?)
+        }
+        _ => Ok(()),
+    }
 }
 
 fn waiting(offers: &[OfferView], p: &mut Printer) -> Result<(), AdminError> {

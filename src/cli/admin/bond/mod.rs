@@ -5,12 +5,14 @@
 
 mod act;
 mod list;
+mod pin;
 mod show;
 
 use std::path::{Path, PathBuf};
 
 pub(super) use act::{BondAccepted, BondDeclined, BondEnded};
 pub(super) use list::BondStores;
+pub(super) use pin::BondPinned;
 pub(super) use show::BondShown;
 
 use clap::Subcommand;
@@ -56,6 +58,8 @@ enum What {
     Accept(Accept),
     /// Throw a file away that waits; the sender is told with a spoken code only
     Decline(Offer),
+    /// Make a peer of the other side of a session of a spoken code: asks on the terminal
+    Pin(Pin),
     /// End the sealed session that runs
     End(End),
 }
@@ -86,6 +90,20 @@ struct Accept {
 }
 
 #[derive(Debug, clap::Args)]
+struct Pin {
+    /// What it will be called here; else what it calls itself
+    #[arg(long, value_name = "NAME")]
+    petname: Option<String>,
+
+    /// Of several sessions that of this process
+    #[arg(long, value_name = "PID")]
+    pid: Option<u32>,
+
+    #[command(flatten)]
+    admission: Admission,
+}
+
+#[derive(Debug, clap::Args)]
 struct End {
     /// Of several sessions that of this process
     #[arg(long, value_name = "PID")]
@@ -104,6 +122,10 @@ pub(super) enum BondError {
     SeveralFit { text: String },
     #[error("no sealed session runs")]
     NothingRuns,
+    #[error(
+        "the sides of this session cannot pin each other: it is not confirmed, or of no spoken code"
+    )]
+    NotForPinning,
     #[error("several sealed sessions run, in the processes {pids}")]
     SeveralRun { pids: String },
     #[error("the server refuses: {text}")]
@@ -168,6 +190,7 @@ pub(super) fn run(args: &Args, store: Option<&Path>, p: &mut Printer) -> Result<
             act::accept(&stores, &accept.offer.id, accept.admission.shell, p)
         }
         Some(What::Decline(offer)) => act::decline(&stores, &offer.id, p),
+        Some(What::Pin(args)) => pin::pin(&stores, args, p),
         Some(What::End(end)) => act::end(&stores, end.pid, p),
     }
 }

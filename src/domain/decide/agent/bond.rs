@@ -12,10 +12,10 @@ use crate::domain::{Decision, NewEvent};
 use crate::event::agent::{
     AgentEvent, BondAdvanced, BondDecided, BondDropped, BondEnd, BondEnded, BondFailed,
     BondFileBlocked, BondFilePlaced, BondFileSent, BondGap, BondHeard, BondMode, BondOffered,
-    BondOpened, BondRef, BondRole, BondSaid, BondStep, DecidedBy, DropKind, FileWay, PeerPrefix,
-    Routing, Verdict,
+    BondOpened, BondPin, BondRef, BondRole, BondSaid, BondStep, DecidedBy, DropKind, FileWay,
+    PeerPrefix, PinStep, Routing, Verdict,
 };
-use crate::types::id::SessionId;
+use crate::types::id::{PublicKey, SessionId};
 use crate::types::limit::{
     MAX_BOND_CALL_BYTES, MAX_BOND_NAME_BYTES, MAX_BOND_OFFER_ID_BYTES, MAX_BOND_RULES,
     MAX_PATH_BYTES, MAX_REASON_BYTES,
@@ -170,6 +170,17 @@ pub enum BondNews {
         count: u32,
         /// The other side's prefix.
         peer: Option<PeerPrefix>,
+    },
+    /// The two sides pin each other.
+    Pin {
+        /// What happened.
+        step: PinStep,
+        /// The other side's key, where it proved one.
+        key: Option<PublicKey>,
+        /// Its name; may be empty.
+        name: String,
+        /// Through what a decision came.
+        by: Option<DecidedBy>,
     },
     /// The relay had let messages go.
     Gap {
@@ -387,6 +398,19 @@ fn tell(next: Seq, row: &BondRow, bond: Seq, pid: u32, news: &BondNews) -> Decid
             reason: reason(why),
             count: *count,
             peer: *peer,
+        }
+        .into(),
+        BondNews::Pin {
+            step,
+            key,
+            name: text,
+            by,
+        } => BondPin {
+            of,
+            step: *step,
+            key: *key,
+            name: name(text),
+            by: *by,
         }
         .into(),
         BondNews::Gap { missed } => BondGap {

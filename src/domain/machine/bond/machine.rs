@@ -68,6 +68,10 @@ pub trait Machine: Send {
     /// What the member `flow` of `/create` and `/join` says; absent for the legacy mode.
     fn flow(&self) -> Option<&'static str>;
 
+    /// What both sides of a confirmed session know and nobody else; `None` before, and in the legacy
+    /// mode.
+    fn binding(&self) -> Option<[u8; 32]>;
+
     /// A file that waits for consent.
     fn offer(&self, id: &OfferId) -> Option<&Offer> {
         self.offers().iter().find(|offer| offer.id == *id)
@@ -75,7 +79,7 @@ pub trait Machine: Send {
 }
 
 macro_rules! machine {
-    ($session:ty, $flow:expr) => {
+    ($session:ty, $flow:expr, $binding:expr) => {
         impl Machine for $session {
             fn step(
                 &mut self,
@@ -121,9 +125,14 @@ macro_rules! machine {
             fn flow(&self) -> Option<&'static str> {
                 $flow
             }
+
+            fn binding(&self) -> Option<[u8; 32]> {
+                let binding: fn(&$session) -> Option<[u8; 32]> = $binding;
+                binding(self)
+            }
         }
     };
 }
 
-machine!(Session, None);
-machine!(OwnSession, Some(FLOW));
+machine!(Session, None, |_| None);
+machine!(OwnSession, Some(FLOW), OwnSession::binding);

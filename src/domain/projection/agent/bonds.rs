@@ -205,6 +205,7 @@ impl Projection<AgentEvent> for Bonds {
             AgentEvent::BondGap(e) => {
                 change(tables, e.of.bond, at, |row| add(&mut row.missed, e.missed))
             }
+            AgentEvent::BondPin(e) => change(tables, e.of.bond, at, |_| {}),
             AgentEvent::BondFailed(e) => match e.bond {
                 Some(bond) => change(tables, bond, at, |row| add(&mut row.failed, 1)),
                 None => Ok(()),

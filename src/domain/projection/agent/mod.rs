@@ -17,6 +17,7 @@ mod pair_pace;
 mod pairing;
 mod policy;
 mod replay;
+mod sealed_peers;
 mod tasks;
 
 pub use bonds::{BondRow, BondState, Bonds, OfferRow, OfferState};
@@ -35,6 +36,7 @@ pub use policy::{
     Holder, PeerRow, Peers, PeersFile, PeersFileRow, PublishedRow, SessionRow, Sessions, Standing,
 };
 pub use replay::{Expired, ExpiredRow, FloorRow, Replay, ReplayRow};
+pub use sealed_peers::{SealedPeerRow, SealedPeers};
 pub use tasks::{TaskInfoRow, TaskSide, TaskState, Tasks};
 
 use serde::{Deserialize, Serialize};
@@ -66,6 +68,7 @@ pub const ALL: &[&dyn Projection<AgentEvent>] = &[
     &PeersHeld,
     &Bonds,
     &ImportMarks,
+    &SealedPeers,
 ];
 
 /// Value of an index table: the position of the record that a row is about.

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use super::agent::{
     AnsweredRow, BlockedRow, BondRow, ConflictRow, DirectoryRow, ExpiredRow, FloorRow, HeldRow,
     HostRow, InboundRow, MailRow, NewsRow, NoticeRow, OfferRow, OpenRow, OutboundRow, OutboxRow,
-    PaceRow, PeerRow, PeersFileRow, PublishedRow, ReplayRow, RouteRow, SeqRow, SessionRow,
-    TaskInfoRow, TaskRow, UnreadRow, key,
+    PaceRow, PeerRow, PeersFileRow, PublishedRow, ReplayRow, RouteRow, SealedPeerRow, SeqRow,
+    SessionRow, TaskInfoRow, TaskRow, UnreadRow, key,
 };
 use super::bus::{DropCounter, DropsRow, PendingRow, PresenceTimeRow, RosterRow};
 use super::bus_rendezvous::{RelayMessageRow, RelayPeerRow, RelaySessionRow};
@@ -88,6 +88,7 @@ pub fn row(table: TableId, key: &[u8], bytes: &[u8]) -> Result<RowView, TableErr
         TableId::Hosts => view::<HostRow>(table, bytes)?,
         TableId::Bonds => view::<BondRow>(table, bytes)?,
         TableId::BondOffers => view::<OfferRow>(table, bytes)?,
+        TableId::SealedPeers => view::<SealedPeerRow>(table, bytes)?,
         TableId::QueueMarks | TableId::ImportMarks => view::<MarkRow>(table, bytes)?,
     };
     let key = key_text(table, key).unwrap_or_else(|| hex(key));
@@ -119,7 +120,8 @@ const fn parts(table: TableId) -> Option<&'static [Part]> {
         | TableId::PairOutbound
         | TableId::PairInbound
         | TableId::PairConflicts
-        | TableId::PairBlocked => &[Part::Key],
+        | TableId::PairBlocked
+        | TableId::SealedPeers => &[Part::Key],
         TableId::MailboxByMsg | TableId::Routes => &[Part::Text, Part::Key],
         TableId::Replay | TableId::Expired | TableId::PairAnswered => &[Part::Key, Part::Text],
         TableId::MailboxUnread | TableId::PairNews => &[Part::Text, Part::Seq],

@@ -2,8 +2,9 @@
 
 use std::ops::ControlFlow;
 
-use crate::domain::projection::agent::{BondRow, OfferRow, seq_key};
+use crate::domain::projection::agent::{BondRow, OfferRow, SealedPeerRow, seq_key};
 use crate::domain::tables::{TableError, TableId, TableReader, get_row, scan_rows};
+use crate::types::id::PublicKey;
 use crate::types::seq::Seq;
 
 /// The sealed session that the record at a position opened, while it is among the latest.
@@ -52,4 +53,14 @@ fn all<R: serde::de::DeserializeOwned>(
         Ok(ControlFlow::Continue(()))
     })?;
     Ok(rows)
+}
+
+/// Whether a key proved in a sealed session that its program speaks our own mode.
+///
+/// # Errors
+///
+/// [`TableError`].
+pub fn is_sealed_peer(tables: &dyn TableReader, key: &PublicKey) -> Result<bool, TableError> {
+    let row: Option<SealedPeerRow> = get_row(tables, TableId::SealedPeers, key.as_bytes())?;
+    Ok(row.is_some())
 }

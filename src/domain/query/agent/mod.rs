@@ -11,7 +11,7 @@ mod outbox;
 mod pairing;
 mod policy;
 
-pub use bonds::{bond, bond_offer, bond_offers, bonds};
+pub use bonds::{bond, bond_offer, bond_offers, bonds, is_sealed_peer};
 pub use directory::{
     KnownSession, Task, directory, directory_entry, each_task, task, tasks, unused_sessions,
 };

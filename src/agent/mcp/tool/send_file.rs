@@ -1,0 +1,82 @@
+//! `send_file`: a file to a peer, without a code.
+
+use std::sync::Arc;
+
+use super::bond::known;
+use crate::agent::bond::desk::Whom;
+use crate::agent::bond::tell;
+use crate::agent::core::Core;
+use crate::agent::directory::{Address, Who, resolve};
+use crate::agent::mcp::args::bond as args;
+use crate::agent::mcp::error::ToolError;
+use crate::agent::mcp::render;
+use crate::agent::mcp::reply::Answer;
+use crate::agent::mcp::reply::bond::BondSent;
+use crate::domain::query::agent as query;
+use crate::types::route::Route;
+
+/// Offers a file to a peer: its human decides.
+///
+/// # Errors
+///
+/// [`ToolError`].
+pub async fn send_file(
+    core: &Arc<Core>,
+    a: args::FileToPeer,
+) -> Result<Answer<BondSent>, ToolError> {
+    core.await_lease().await?;
+    core.peers.ensure(&core.ledger).await?;
+    let address = Address {
+        to: a.peer.trim(),
+        session: a.session.as_deref(),
+        task_id: None,
+    };
+    let to = resolve(core, address).await?;
+    let Who::Peer(petname) = &to.who else {
+        return Err(ToolError::Invalid(
+            "a file to another session of this identity is on this machine already: say where it is"
+                .to_owned(),
+        ));
+    };
+    let key = to.key;
+    let speaks = core
+        .ledger
+        .read(move |s| Ok(query::is_sealed_peer(s, &key)?))
+        .await?;
+    let shown = render::label(petname);
+    if !speaks {
+        return Err(ToolError::Failed(format!(
+            "it is not known that {shown}'s program takes files this way, and another would show an odd \
+             message instead. Meet once with a spoken code (bond_connect with `spoken`) and pin each other \
+             there (bond_pin); or send this file in that session (bond_send)."
+        )));
+    }
+    let whom = Whom {
+        to: Route::new(to.key, to.session),
+        petname: petname.clone(),
+    };
+    let note = a.message.unwrap_or_default();
+    let sent = core.bond.hand_over(core, &whom, a.filepath, note).await;
+    let sent = known(core, "send_file", sent)?;
+    let hash = tell::hex(&sent.sha256);
+    let note = format!(
+        "It is offered to {shown}, and goes once their user took it. bond_wait tells what becomes of it; \
+         the session ends by itself then, or after half an hour without a decision. Their side is shown \
+         the same SHA-256."
+    );
+    Ok(Answer {
+        text: format!(
+            "File Offered\nTo: {shown}\nFile: {}\nSize: {} bytes\nSHA-256: {hash}\n{note}",
+            sent.name, sent.size
+        ),
+        data: BondSent {
+            sent: true,
+            name: Some(sent.name),
+            size: Some(sent.size),
+            sha256: Some(hash),
+            chars: None,
+            note,
+            events: None,
+        },
+    })
+}
