@@ -32,7 +32,6 @@ fn desk(dir: &Path, relay: &BondRelay) -> Arc<Desk> {
     let session = SessionId::parse("s").unwrap();
     let books = BondBooks::new(ledger, clock, session, None);
     let config = BondConfig {
-        authorities: interlink::agent::connect::Authorities::default(),
         relay: BondUrl::parse(&relay.url()),
         authorities: Authorities::default(),
         max_file_kb: 256,

@@ -45,7 +45,6 @@ fn desk(dir: &Path) -> Arc<Desk> {
     let session = SessionId::parse("s").unwrap();
     let books = BondBooks::new(Arc::new(Ledger::over(store)), clock, session, None);
     let config = BondConfig {
-        authorities: crate::agent::connect::Authorities::default(),
         relay: BondUrl::parse(&relay()),
         authorities: Authorities::default(),
         max_file_kb: 256,
