@@ -430,7 +430,7 @@ mod tests {
         assert_eq!(mend_command(Path::new("/a/b.key")), "chmod 600 /a/b.key");
         assert_eq!(
             mend_command(Path::new("/a b/it's")),
-            r"chmod 600 '/a b/it'\''s'"
+            r#"chmod 600 '/a b/it'"'"'s'"#
         );
         assert_eq!(mend_command(Path::new("-x")), "chmod 600 -- -x");
     }

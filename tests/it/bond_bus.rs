@@ -89,6 +89,13 @@ fn two_strangers_meet_at_the_bus_and_what_they_did_is_on_record() {
     );
     good(&mut host, "bond_end", &json!({}));
     event(&mut guest, "peer_left");
+    // A line follows its record: who ends a program in between leaves it to the next one.
+    for home in &homes {
+        eventually("every record has its line", || {
+            let proof = admin(home, &["audit", "--verify"]).output().unwrap();
+            proof.status.success().then_some(())
+        });
+    }
     drop((host, guest));
 
     for (home, tools) in [
