@@ -66,7 +66,7 @@ impl Base {
             .into_iter()
             .map(|client| Arc::new(Relay::new(client)))
             .collect();
-        Ok(Arc::new(Core {
+        let core = Arc::new(Core {
             identity: Arc::clone(&self.identity),
             me,
             session,
@@ -86,7 +86,9 @@ impl Base {
             clock: SystemClock,
             entropy: OsEntropy,
             config: self.config.clone(),
-        }))
+        });
+        self.bond.attach(&core);
+        Ok(core)
     }
 }
 

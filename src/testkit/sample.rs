@@ -128,12 +128,12 @@ pub fn bus_event(kind: EventKind, rng: &mut Rng) -> Option<BusEvent> {
     })
 }
 
-/// A command to a bus whose log ends near `head`: mail of five recipients, presence, relayed
-/// sessions; small bounds.
+/// A command to a bus whose log ends near `head` and that relays these sessions: mail of five
+/// recipients, presence, relayed sessions; small bounds.
 #[must_use]
-pub fn bus_command(rng: &mut Rng, head: Seq, now: UnixMillis) -> BusCommand {
+pub fn bus_command(rng: &mut Rng, head: Seq, sessions: &[Seq], now: UnixMillis) -> BusCommand {
     if rng.chance(35) {
-        return relay_command(rng, head, now);
+        return relay_command(rng, head, sessions, now);
     }
     let recent = |rng: &mut Rng| Seq(head.0.saturating_sub(rng.below(12)));
     match rng.below(100) {

@@ -306,7 +306,7 @@ pub fn pin_history(run: &mut dyn FnMut(AgentCommand) -> AgentReply) {
         let (key, by) = match step {
             PinStep::Asked => (None, Some(DecidedBy::Form)),
             PinStep::Sent | PinStep::Refused => (None, None),
-            PinStep::Received | PinStep::Conflicted => (Some(peer), None),
+            PinStep::Received | PinStep::Conflicted | PinStep::Met => (Some(peer), None),
             PinStep::Declined | PinStep::Pinned => (Some(peer), Some(DecidedBy::Operator)),
         };
         bond(BondCommand::Tell {

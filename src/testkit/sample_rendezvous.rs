@@ -142,38 +142,43 @@ pub fn relay_leave(routing: u8, peer: u8, now: UnixMillis) -> BusCommand {
     })
 }
 
-/// A wish to the relay of a bus whose log ends near `head`; five routing ids, four peers, small
-/// bounds. Some wishes come so late that sessions are over.
+/// A wish to the relay of a bus whose log ends near `head`, with these sessions; three routing ids,
+/// three peers, small bounds. Some wishes come so late that sessions are over.
 #[must_use]
-pub fn relay_command(rng: &mut Rng, head: Seq, now: UnixMillis) -> BusCommand {
+pub fn relay_command(rng: &mut Rng, head: Seq, sessions: &[Seq], now: UnixMillis) -> BusCommand {
     let recent = |rng: &mut Rng| Seq(head.0.saturating_sub(rng.below(24)));
+    // Now and then a position where there is none.
+    let session = |rng: &mut Rng| match sessions.get(rng.index(sessions.len() + 1)) {
+        Some(session) => *session,
+        None => recent(rng),
+    };
     let now = match rng.below(20) {
         0 => now.plus(RELAY_TTL_MS),
         _ => now,
     };
-    let routing = 0x10 + u8::try_from(rng.below(5)).unwrap_or(0);
-    let peer = 0x20 + u8::try_from(rng.below(4)).unwrap_or(0);
+    let routing = 0x10 + u8::try_from(rng.below(3)).unwrap_or(0);
+    let peer = 0x20 + u8::try_from(rng.below(3)).unwrap_or(0);
     match rng.below(100) {
-        0..20 => {
+        0..15 => {
             let flow = [RelayFlow::Ordinary, RelayFlow::Lossless][rng.index(2)];
             relay_open(routing, peer, flow, now)
         }
-        20..40 => relay_join(routing, peer, now),
-        40..70 => {
+        15..35 => relay_join(routing, peer, now),
+        35..60 => {
             let (n, len) = (rng.below(40), 40 + rng.index(1_200));
             relay_send(routing, peer, n, len, now)
         }
-        70..78 => relay_leave(routing, peer, now),
-        78..84 => BusCommand::Relay(RelayCommand::Touch {
-            session: recent(rng),
+        60..74 => relay_leave(routing, peer, now),
+        74..78 => BusCommand::Relay(RelayCommand::Touch {
+            session: session(rng),
         }),
-        84..92 => BusCommand::Relay(RelayCommand::Fetched {
-            session: recent(rng),
+        78..92 => BusCommand::Relay(RelayCommand::Fetched {
+            session: session(rng),
             peer: [peer; 32],
             until: rng.below(12),
         }),
         92..96 => BusCommand::Relay(RelayCommand::End {
-            session: rng.chance(30).then(|| recent(rng)),
+            session: rng.chance(30).then(|| session(rng)),
             now,
             max: 1 + rng.index(3),
         }),

@@ -87,7 +87,7 @@ impl Door {
     }
 
     fn ask(&self, method: reqwest::Method, path: &str) -> reqwest::blocking::Response {
-        let client = reqwest::blocking::Client::new();
+        let client = crate::support::web();
         let request = client.request(method, format!("{}{path}", self.bus));
         request.bearer_auth(&self.token).send().unwrap()
     }

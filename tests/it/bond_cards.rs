@@ -185,7 +185,8 @@ fn a_card_from_another_session_or_side_or_a_second_one_pins_nobody() {
     event(&mut host, "dropped");
     good(&mut host, "bond_pin", &json!({ "petname": "other" }));
     assert_eq!(peers(&mut host), there);
-    drop(host);
+    host.close_stdin();
+    host.wait();
     let log = audit(&home);
     assert_eq!(
         log.matches("\"tool\":\"pin_card_refused\"").count(),

@@ -6,7 +6,8 @@ use interlink::wire::bond::code::RoutingId;
 use interlink::wire::bond::file_mail::FileMail;
 use serde_json::{Value, json};
 
-use crate::bond_pin::{Bus, TOOL, audit, meet, peers};
+use crate::admin_peers::answer;
+use crate::bond_pin::{Bus, TOOL, audit, leave, meet, peers};
 use crate::bond_support::{ask, bad, event, good};
 use crate::mcp_support::{Agent, Home, eventually, human};
 
@@ -95,12 +96,18 @@ fn peers_that_pinned_each_other_hand_over_files_without_a_code() {
     over(&mut guest);
     over(&mut host);
     assert_eq!(incoming(&homes[0]), [""; 0]);
-    drop((host, guest));
+    leave([host, guest]);
     let log = audit(&homes[1]);
     assert!(
         log.contains("acceptTransfer") && log.contains(&hash),
         "{log}"
     );
+    let met = log.lines().find(|line| line.contains("peer_proved"));
+    assert!(
+        met.is_some_and(|line| line.contains(&homes[0].key.to_string())),
+        "{log}"
+    );
+    answer(&homes[1], &["audit", "--verify"]);
 }
 
 #[test]

@@ -85,6 +85,14 @@ pub(crate) fn peers(agent: &mut Agent) -> Vec<Value> {
     listed["peers"].as_array().unwrap().clone()
 }
 
+/// Ends as a host ends it: all that happened is on record then, in the log and in `audit.log`.
+pub(crate) fn leave(agents: [Agent; 2]) {
+    for mut agent in agents {
+        agent.close_stdin();
+        agent.wait();
+    }
+}
+
 pub(crate) fn audit(home: &Home) -> String {
     let state = home.path().join("state/interlink/agent");
     std::fs::read_to_string(state.join(home.key.to_string()).join("audit.log")).unwrap()
@@ -151,7 +159,7 @@ fn two_humans_who_agree_make_peers_of_each_other() {
     good(&mut host, "bond_end", &json!({}));
     event(&mut guest, "peer_left");
     assert_eq!(peers(&mut guest).len(), 1);
-    drop((host, guest));
+    leave([host, guest]);
     for (home, tools) in [
         (
             &homes[0],
@@ -197,7 +205,7 @@ fn one_humans_word_admits_nobody() {
     assert_eq!(peers(&mut guest), [json!(null); 0]);
     good(&mut guest, "bond_end", &json!({}));
     event(&mut host, "peer_left");
-    drop((host, guest));
+    leave([host, guest]);
     assert_eq!(homes[0].peers(), json!({}));
     assert_eq!(homes[1].peers(), json!({}));
     assert!(audit(&homes[1]).contains("\"tool\":\"pin_declined\""));

@@ -25,7 +25,7 @@ use interlink::testkit::{Disk, FakeClock, Rng};
 use interlink::types::seq::Seq;
 use interlink::types::time::{Clock, UnixMillis};
 
-use super::support::{START, clock, long, on_disk, queued, rows, run, seed, verified};
+use super::support::{START, clock, long, on_disk, queued, relayed, rows, run, seed, verified};
 
 const LONG_ENOUGH: Duration = Duration::from_secs(30);
 
@@ -134,7 +134,8 @@ fn a_compacted_bus_decides_like_one_that_is_not() {
         let mut twins = Twins::<Bus>::new(mode, seed);
         let mut rng = Rng::new(seed ^ 0x5eed);
         for _ in 0..60 {
-            let command = bus_command(&mut rng, twins.plain.head(), twins.clock.now());
+            let sessions = relayed(&twins.plain);
+            let command = bus_command(&mut rng, twins.plain.head(), &sessions, twins.clock.now());
             twins.submit(command);
             twins.clock.advance(rng.below(2_000));
         }

@@ -24,7 +24,7 @@ use interlink::testkit::sample::bus_command;
 use interlink::testkit::sample_agent::agent_history;
 use interlink::types::seq::Seq;
 
-use super::support::{START, clock, long, seed};
+use super::support::{START, clock, long, relayed, seed};
 
 /// A part that can be kept.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -138,7 +138,7 @@ fn bus(path: &Path, seed: u64) {
     let store = Store::<Bus>::open(options, clock.clone(), None).unwrap();
     let mut rng = Rng::new(seed);
     while store.head() < Seq(70) {
-        let command = bus_command(&mut rng, store.head(), START);
+        let command = bus_command(&mut rng, store.head(), &relayed(&store), START);
         let _ = store.submit(command).unwrap().wait();
         clock.advance(rng.below(2_000));
     }

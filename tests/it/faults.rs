@@ -1,13 +1,16 @@
 //! The disk fails at the n-th call, for every n: nothing acknowledged is lost, the store says that
 //! it is read-only and why, and reading goes on.
 
-use interlink::domain::decide::bus::{Bus, BusCommand};
+use interlink::domain::decide::bus::{Bus, BusCommand, RelayCommand};
+use interlink::event::bus_rendezvous::RelayFlow;
 use interlink::store::{CommandError, Health, Mode, Store, SubmitError};
 use interlink::testkit::sample::{WIDE_LIMITS, enqueue, payload};
+use interlink::testkit::sample_rendezvous::{relay_join, relay_leave, relay_open, relay_send};
 use interlink::testkit::{Disk, Fault, FaultKind, OpKind};
+use interlink::types::limit::RELAY_TTL_MS;
 use interlink::types::seq::Seq;
 
-use super::support::{long, open, rows, verified};
+use super::support::{START, long, open, rows, verified};
 
 fn script() -> Vec<BusCommand> {
     let mut out: Vec<_> = (10..16)
@@ -17,6 +20,22 @@ fn script() -> Vec<BusCommand> {
         me: "a".into(),
         seqs: vec![Seq(1), Seq(2)],
     });
+    out.extend([
+        relay_open(1, 0x11, RelayFlow::Lossless, START),
+        relay_join(1, 0x12, START),
+        relay_send(1, 0x11, 1, 500, START),
+        BusCommand::Relay(RelayCommand::Fetched {
+            session: Seq(11),
+            peer: [0x12; 32],
+            until: 2,
+        }),
+        relay_leave(1, 0x12, START),
+        BusCommand::Relay(RelayCommand::End {
+            session: None,
+            now: START.plus(RELAY_TTL_MS),
+            max: 4,
+        }),
+    ]);
     // More than the file has room for: it must grow.
     out.extend((20..23).map(|n| enqueue("b", &payload(n, 600_000), WIDE_LIMITS)));
     out
@@ -131,6 +150,20 @@ fn still_reads(what: &str, store: &Store<Bus>, acked: Option<Seq>) {
         let body = snapshot.body(seq).unwrap().expect("the body is readable");
         assert_eq!(body.len(), len as usize, "{what}");
     }
+}
+
+/// The positions of the script are those that it says.
+#[test]
+fn every_command_of_the_script_leaves_one_record() {
+    let disk = Disk::with_bytes(prepared());
+    let store = open(&disk, Mode::Exclusive).unwrap();
+    for command in script() {
+        let before = store.head();
+        super::support::run(&store, command.clone());
+        assert_eq!(store.head(), before.next(), "{command:?}");
+    }
+    let relayed = store.with_index(|index, _| index.relay().len());
+    assert_eq!(relayed, 0);
 }
 
 fn every_call(op: OpKind, kind: FaultKind, forever: bool) {

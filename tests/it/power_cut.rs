@@ -7,14 +7,17 @@ use std::time::{Duration, Instant};
 
 use interlink::domain::Domain;
 use interlink::domain::decide::agent::{Agent, AgentCommand, AgentReply};
-use interlink::domain::decide::bus::{Bus, BusCommand};
+use interlink::domain::decide::bus::{Bus, BusCommand, RelayCommand};
+use interlink::event::bus_rendezvous::RelayFlow;
 use interlink::store::{Cut, Location, Mode, OpenOptions, Store};
 use interlink::testkit::power::PLAIN_VARIANTS;
 use interlink::testkit::sample::{SMALL_LIMITS, WIDE_LIMITS, bus_command, enqueue, payload};
 use interlink::testkit::sample_agent::{agent_history, take_lease};
 use interlink::testkit::sample_care::care_history;
 use interlink::testkit::sample_pairing::pairing_history;
+use interlink::testkit::sample_rendezvous::{relay_join, relay_leave, relay_open, relay_send};
 use interlink::testkit::{Disk, Journal, Rng};
+use interlink::types::limit::RELAY_TTL_MS;
 use interlink::types::seq::Seq;
 use interlink::types::time::UnixMillis;
 
@@ -281,6 +284,29 @@ fn scripted_on(mut recorder: Recorder) -> History {
         },
         enqueue("big", &payload(22, 700_000), WIDE_LIMITS),
     ]);
+    // The clock stands still, so that sessions are over only when a command says so.
+    let start = super::support::START;
+    recorder.group(vec![
+        relay_open(1, 0x11, RelayFlow::Ordinary, start),
+        relay_join(1, 0x12, start),
+        relay_send(1, 0x12, 1, 3000, start),
+    ]);
+    let session = recorder.store.with_index(|index, _| {
+        let (at, _) = index.relay().find(&[1; 32]).unwrap();
+        at
+    });
+    recorder.group(vec![relay_open(2, 0x21, RelayFlow::Lossless, start)]);
+    recorder.group(vec![
+        relay_send(2, 0x21, 2, 2000, start),
+        relay_leave(1, 0x12, start),
+        BusCommand::Relay(RelayCommand::Touch { session }),
+        relay_leave(2, 0x21, start),
+    ]);
+    recorder.group(vec![BusCommand::Relay(RelayCommand::End {
+        session: None,
+        now: start.plus(RELAY_TTL_MS),
+        max: 8,
+    })]);
     recorder.group(vec![
         BusCommand::Seen {
             entries: vec![interlink::event::bus::SeenAt {
@@ -304,8 +330,9 @@ fn random(mode: Mode, seed: u64, groups: usize) -> History {
     let mut recorder = Recorder::new(mode);
     for _ in 0..groups {
         let head = recorder.store.head();
+        let sessions = super::support::relayed(&recorder.store);
         let commands = (0..1 + rng.below(5))
-            .map(|_| bus_command(&mut rng, head, super::support::START))
+            .map(|_| bus_command(&mut rng, head, &sessions, super::support::START))
             .collect();
         recorder.group(commands);
     }

@@ -27,7 +27,9 @@ use interlink::types::limit::{MAX_ACKS_PER_RECORD, MAX_WAITING_BYTES, MAX_WAITIN
 use interlink::types::seq::Seq;
 use interlink::types::time::{Clock as _, UnixMillis};
 
-use super::support::{START, clock, long, open, queued, records, rows, run, seed, verified};
+use super::support::{
+    START, clock, long, open, queued, records, relayed, rows, run, seed, verified,
+};
 
 /// A bus whose commands can also block the writer, or lead to an event that does not apply.
 struct Crooked;
@@ -277,7 +279,7 @@ fn the_listener_sees_every_record_once_and_in_order() {
         let group: Vec<_> = (0..rng.below(6))
             .map(|_| {
                 store
-                    .submit(bus_command(&mut rng, store.head(), START))
+                    .submit(bus_command(&mut rng, store.head(), &relayed(&store), START))
                     .unwrap()
             })
             .collect();
@@ -307,7 +309,7 @@ fn random_histories_reach_every_kind_of_record_of_a_bus() {
         .collect();
     assert_eq!(missing.len(), 17, "{missing:?}");
     for _ in 0..3_000 {
-        let command = bus_command(&mut rng, store.head(), clock.now());
+        let command = bus_command(&mut rng, store.head(), &relayed(&store), clock.now());
         let _ = store.submit(command).unwrap().wait();
         clock.advance(rng.below(2_000));
     }
@@ -320,7 +322,7 @@ fn random_histories_reach_every_kind_of_record_of_a_bus() {
 #[test]
 fn the_followed_index_equals_the_rebuilt_one_after_random_histories() {
     let first = seed();
-    for seed in first..first + if long() { 200 } else { 10 } {
+    for seed in first..first + if long() { 200 } else { 30 } {
         let store =
             Store::<Bus>::open(OpenOptions::exclusive(Location::Memory), clock(), None).unwrap();
         let mut rng = Rng::new(seed);
@@ -328,7 +330,7 @@ fn the_followed_index_equals_the_rebuilt_one_after_random_histories() {
             let group: Vec<_> = (0..1 + rng.below(4))
                 .map(|_| {
                     store
-                        .submit(bus_command(&mut rng, store.head(), START))
+                        .submit(bus_command(&mut rng, store.head(), &relayed(&store), START))
                         .unwrap()
                 })
                 .collect();

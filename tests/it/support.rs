@@ -67,6 +67,11 @@ pub(crate) fn open(disk: &Disk, mode: Mode) -> Result<Store<Bus>, OpenError> {
     Store::open(on_disk(disk, mode), clock(), None)
 }
 
+/// The sessions that a bus relays.
+pub(crate) fn relayed(store: &Store<Bus>) -> Vec<Seq> {
+    store.with_index(|index, _| index.relay().iter().map(|(at, _)| at).collect())
+}
+
 pub(crate) fn run(store: &Store<Bus>, command: BusCommand) -> Committed<BusReply> {
     store.submit(command).unwrap().wait().unwrap()
 }

@@ -54,7 +54,7 @@ use crate::domain::machine::bond::{
 };
 use crate::event::agent::{BondMode, DecidedBy};
 use crate::system::SystemClock;
-use crate::types::id::{PublicKey, SessionId};
+use crate::types::id::SessionId;
 use crate::types::secret::Secret;
 use crate::types::time::{Clock as _, UnixMillis};
 use crate::wire::bond::code::{RoutingId, SessionCode};
@@ -104,20 +104,9 @@ pub(super) struct Live {
     /// What writes those.
     arrivals: Option<Arrivals>,
     pins: pin::Pins,
-    /// The peer whose session this is, where no code opened it.
-    visitor: Option<PublicKey>,
-    /// What such a session is for.
+    /// The peer whose session this is, and what for, where no code opened it.
     errand: Option<errand::Errand>,
     tasks: JoinSet<()>,
-}
-
-impl Live {
-    /// What is to be asked of the relay next; nothing while the disk has so much to do that no more
-    /// should come.
-    pub(super) fn take_poll(&mut self) -> Option<u64> {
-        let behind = self.arrivals.as_ref().is_some_and(Arrivals::is_full);
-        if behind { None } else { self.poll.take() }
-    }
 }
 
 /// A machine, what it asks for first, how it is sealed, and what to show of its code.
@@ -139,6 +128,15 @@ enum Opening {
         /// The peer's name here, spelled out.
         name: String,
     },
+}
+
+impl Live {
+    /// What is to be asked of the relay next; nothing while the disk has so much to do that no more
+    /// should come.
+    pub(super) fn take_poll(&mut self) -> Option<u64> {
+        let behind = self.arrivals.as_ref().is_some_and(Arrivals::is_full);
+        if behind { None } else { self.poll.take() }
+    }
 }
 
 /// An accepted file that is on its way.
@@ -269,10 +267,10 @@ impl Desk {
             self.config.relay.as_ref().map_err(Clone::clone)?,
             &self.config.authorities,
         )?;
-        let (visitor, errand) = match &opening {
-            Opening::Code(_) => (None, None),
+        let errand = match &opening {
+            Opening::Code(_) => None,
             Opening::Peer { pinned, name, .. } => {
-                (Some(pinned.peer), Some(errand::Errand::new(role, name)))
+                Some(errand::Errand::new(role, pinned.peer, name))
             }
         };
         let policy = match &opening {
@@ -324,7 +322,6 @@ impl Desk {
                 coming: BTreeMap::new(),
                 arrivals: None,
                 pins: pin::Pins::default(),
-                visitor,
                 errand,
                 tasks: JoinSet::new(),
             };

@@ -242,6 +242,7 @@ fn pin(e: &BondPin) -> Entry {
         PinStep::Declined => ("pin_declined", Source::User),
         PinStep::Pinned => ("pinned", Source::Security),
         PinStep::Conflicted => ("pin_name_conflict", Source::System),
+        PinStep::Met => ("peer_proved", Source::System),
     };
     let source = match (source, e.by) {
         (Source::User, Some(DecidedBy::Tool)) => Source::System,

@@ -1,4 +1,5 @@
-//! Two sides of a sealed session that pin each other: what was said about it, and what was decided.
+//! Two sides of a sealed session that pin each other, or that know each other by their keys: what was
+//! said about it, and what was decided.
 //!
 //! The admission itself is a `peer_added`, as every admission is; here stands how it came about.
 
@@ -26,11 +27,13 @@ pub enum PinStep {
     Pinned,
     /// Our human agreed, but the name is another peer's, or is none.
     Conflicted,
+    /// The other side of a session that two identities opened without a code proved its key.
+    Met,
 }
 
 impl PinStep {
     /// Every step.
-    pub const ALL: [PinStep; 7] = [
+    pub const ALL: [PinStep; 8] = [
         PinStep::Asked,
         PinStep::Sent,
         PinStep::Received,
@@ -38,6 +41,7 @@ impl PinStep {
         PinStep::Declined,
         PinStep::Pinned,
         PinStep::Conflicted,
+        PinStep::Met,
     ];
 
     /// The word that people and scripts see.
@@ -51,6 +55,7 @@ impl PinStep {
             PinStep::Declined => "declined",
             PinStep::Pinned => "pinned",
             PinStep::Conflicted => "conflicted",
+            PinStep::Met => "met",
         }
     }
 }

@@ -34,7 +34,9 @@ const REMEMBERED: usize = 64;
 
 /// What a session between peers is for.
 pub(super) struct Errand {
-    /// The peer's name here.
+    /// The peer.
+    pub(super) key: PublicKey,
+    /// Its name here.
     pub(super) name: String,
     /// Whether we opened it, for a file of ours.
     ours: bool,
@@ -47,8 +49,9 @@ pub(super) struct Errand {
 }
 
 impl Errand {
-    pub(super) fn new(role: Role, name: &str) -> Errand {
+    pub(super) fn new(role: Role, key: PublicKey, name: &str) -> Errand {
         Errand {
+            key,
             name: name.to_owned(),
             ours: role == Role::Host,
             taken: false,
@@ -260,9 +263,9 @@ impl Desk {
         let errand = state
             .live
             .as_mut()
-            .filter(|live| live.session.routing() == routing && live.visitor == Some(*from))
+            .filter(|live| live.session.routing() == routing)
             .and_then(|live| live.errand.as_mut())
-            .filter(|errand| errand.ours);
+            .filter(|errand| errand.ours && errand.key == *from);
         if let Some(errand) = errand {
             errand.refused = Some(why);
             drop(state);

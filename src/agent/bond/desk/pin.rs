@@ -8,6 +8,7 @@
 
 use std::sync::{Arc, PoisonError};
 
+use super::errand::Errand;
 use super::{Desk, DeskError, Live, State};
 use crate::agent::bond::tell;
 use crate::agent::core::Core;
@@ -318,6 +319,11 @@ impl Desk {
         };
         self.note_pin(PinStep::Pinned, Some(key), &name, decided);
         Ok(name)
+    }
+
+    /// A peer proved that it is there.
+    pub(super) fn note_met(&self, errand: &Errand) {
+        self.note_pin(PinStep::Met, Some(errand.key), &errand.name, None);
     }
 
     fn note_pin(&self, step: PinStep, key: Option<PublicKey>, name: &str, by: Option<DecidedBy>) {

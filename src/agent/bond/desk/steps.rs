@@ -259,6 +259,9 @@ impl Desk {
             (Happening::Confirmed { .. }, Some(live)) => live.errand.as_ref(),
             _ => None,
         };
+        if let Some(errand) = met {
+            self.note_met(errand);
+        }
         let about_ours = about_ours.or_else(|| met.map(|errand| tell::met(now, &errand.name)));
         if let Some(event) = about_ours.or_else(|| tell::event(now, happening, offer)) {
             state.news.push(event);

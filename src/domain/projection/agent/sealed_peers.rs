@@ -41,7 +41,7 @@ impl Projection<AgentEvent> for SealedPeers {
     fn apply(&self, tables: &mut dyn Tables, rec: &Recorded<AgentEvent>) -> Result<(), ApplyError> {
         match &rec.event {
             AgentEvent::BondPin(e) => match (e.step, e.key) {
-                (PinStep::Received | PinStep::Pinned, Some(key)) => {
+                (PinStep::Received | PinStep::Pinned | PinStep::Met, Some(key)) => {
                     let row = SealedPeerRow { at: rec.at };
                     put_row(tables, TableId::SealedPeers, key.as_bytes(), &row)?;
                     give_way(tables)

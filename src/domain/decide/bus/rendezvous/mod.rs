@@ -221,7 +221,9 @@ fn pace(
 ) -> Result<(), RelayRefusal> {
     if session.flow == RelayFlow::Lossless {
         let messages = session.messages.len();
-        let fits = session.bytes + len as u64 <= limits.flow_bytes || messages == 0;
+        // Senders of such a session come back; nobody is told that it is full.
+        let bound = limits.flow_bytes.min(limits.session_bytes);
+        let fits = session.bytes + len as u64 <= bound || messages == 0;
         return match fits && messages < RELAY_FLOW_MESSAGES {
             true => Ok(()),
             false => Err(RelayRefusal::TooFast { after_ms: 1000 }),
