@@ -42,10 +42,17 @@ const PROGRAM: &str = "interlink-mcp";
 /// How long a listener of last resort listens: longer than hosts keep a hook.
 const FALLBACK_LIMIT: Duration = Duration::from_secs(30 * 86_400);
 
+/// What is read from the environment and has no flag.
+const ENVIRONMENT: &str = "Environment, beside what stands at the flags:
+  INTERLINK_CHANNELS         1 or true: wake Claude Code through its channel
+  INTERLINK_CLAUDE_DELIVERY  auto, socket (only through Claude Code's messaging socket)
+                             or inbox (never through it) [default: auto]
+  INTERLINK_NOTIFICATIONS    off, false, 0 or no: no notices on the desktop";
+
 /// The channel server: one per coding-agent session, spoken to in MCP over standard input and
 /// output.
 #[derive(Debug, Parser)]
-#[command(name = PROGRAM, version, args_conflicts_with_subcommands = false)]
+#[command(name = PROGRAM, version, after_help = ENVIRONMENT, args_conflicts_with_subcommands = false)]
 struct Args {
     #[command(subcommand)]
     command: Option<Command>,

@@ -1,7 +1,7 @@
 //! Whole copies of a store: every table of one consistent snapshot, in a file of its own.
 //!
-//! The copy is made under a temporary name and takes its own once it is durable, so that a file
-//! with that name is always whole. Pages that the original has freed are not copied.
+//! The copy is made without a name and takes its own once it is durable, so that a file with that
+//! name is always whole, and nothing is left of a copy that was interrupted. Pages that the original has freed are not copied.
 
 use std::fs;
 use std::io;

@@ -18,6 +18,7 @@ mod compact;
 mod compactor;
 mod dir;
 mod error;
+mod fresh;
 mod guard;
 pub mod holdings;
 pub mod inspect;
@@ -52,6 +53,7 @@ pub use compact::{CompactError, Compacted, Cut, LogSize, Retention};
 pub use compactor::Compaction;
 pub use dir::create_private_dir;
 pub use error::{CommandError, OpenError, ReadError, SubmitError};
+pub use fresh::Fresh;
 pub use guard::quiet_engine_panics;
 pub use migrate::FORMAT;
 #[cfg(feature = "testkit")]

@@ -1,7 +1,7 @@
 //! A store as the parts that it is made of, and new stores made of parts.
 //!
-//! A new file is filled under a temporary name, closed, opened again for reading and proven; it
-//! takes its own name last. A file of that name is therefore whole and proven, or it is not there.
+//! A new file is filled without a name, closed, opened again for reading and proven; it takes its name
+//! last. A file of that name is therefore whole and proven, or it is not there.
 
 use std::fs;
 use std::io;
@@ -13,6 +13,7 @@ use redb::{Builder, Table, TableHandle as _, WriteTransaction};
 use super::backup::CopyError;
 use super::dir::{create_private_dir, parent, sync_dir};
 use super::error::{ReadError, engine};
+use super::fresh::Fresh;
 use super::layout::{BODIES, LOG, META, META_FORMAT};
 use super::open::{Mode, database_error};
 use super::redb_tables::{Rowset, WriteTables};
@@ -25,6 +26,9 @@ use crate::types::seq::Seq;
 
 /// Memory for the pages of a new file: it is written once, beside a program that has other work.
 const CACHE_BYTES: usize = 32 << 20;
+
+/// How the name of a file begins that cannot do without one before it is whole.
+const HIDDEN: &str = ".interlink-copy-";
 
 /// One thing that a store consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -293,16 +297,19 @@ pub(super) fn staged<E: From<CopyError>>(
     };
     let dir = parent(path);
     create_private_dir(dir).map_err(failed)?;
-    let temp = tempfile::Builder::new()
-        .prefix(".interlink-copy-")
-        .tempfile_in(dir)
-        .map_err(failed)?;
+    let fresh = if replace {
+        Fresh::hidden(dir, HIDDEN)
+    } else {
+        Fresh::in_folder(dir, HIDDEN)
+    };
+    let fresh = fresh.map_err(failed)?;
+    let new = fresh.path();
     let stopped = |reason: String| failure(path, reason).into();
     guard::guarded(
         || {
             let mut builder = Builder::new();
             builder.set_cache_size(CACHE_BYTES);
-            let db = builder.create(temp.path());
+            let db = builder.create(&new);
             let db = db.map_err(|e| failure(path, database_error(path, e)))?;
             let txn = db.begin_write().map_err(|e| failure(path, e))?;
             fill(&txn)?;
@@ -311,15 +318,15 @@ pub(super) fn staged<E: From<CopyError>>(
         },
         stopped,
     )?;
-    temp.as_file().sync_all().map_err(failed)?;
-    let reader = Reader::open(temp.path(), Mode::Exclusive).map_err(|e| failure(path, e))?;
+    fresh.file().sync_all().map_err(failed)?;
+    let reader = Reader::open(&new, Mode::Exclusive).map_err(|e| failure(path, e))?;
     let snapshot = reader.snapshot().map_err(CopyError::from)?;
     prove(&snapshot)?;
     drop((snapshot, reader));
     let named = if replace {
-        temp.persist(path).map(drop).map_err(|e| e.error)
+        fresh.replace(path)
     } else {
-        temp.persist_noclobber(path).map(drop).map_err(|e| e.error)
+        fresh.publish(path)
     };
     named.map_err(|e| match e.kind() {
         io::ErrorKind::AlreadyExists if !replace => exists(),

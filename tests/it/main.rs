@@ -13,6 +13,8 @@ mod admin_backup;
     feature = "testkit"
 ))]
 mod admin_bond;
+#[cfg(all(unix, feature = "agent", feature = "cli", feature = "testkit"))]
+mod admin_care;
 #[cfg(all(
     target_os = "linux",
     feature = "agent",

@@ -422,7 +422,7 @@ impl Desk {
             offers: offers(live),
             conversation: live.conversation.clone(),
             routing: session.routing().prefix(),
-            peer: live.peer.clone(),
+            peer: session.peer().map(|peer| peer.prefix()),
             opened_at: live.opened_at,
         })
     }

@@ -36,7 +36,9 @@ pub(super) struct Answer {
 }
 
 pub(super) fn run(args: &Args, targets: &[Target], p: &mut Printer) -> Result<(), AdminError> {
-    let access = care::one(targets)?.access()?;
+    let target = care::one(targets)?;
+    care::expect_folder(&args.file)?;
+    let access = target.access()?;
     let origin = access.reader().origin().clone();
     note_source(&origin);
     let to = care::absolute(&args.file)?;

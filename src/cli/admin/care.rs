@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::super::exit::Exit;
+use super::endpoint::EndpointReader;
 use super::error::AdminError;
 use super::file::FileReader;
 use super::locate::{Access, Target};
@@ -31,6 +32,8 @@ pub(super) enum CareError {
     Repair(RepairError),
     #[error("{what} is not what its log says: {difference}")]
     Unproven { what: String, difference: String },
+    #[error("cannot write {}: there is no folder {}", path.display(), folder.display())]
+    NoFolder { path: PathBuf, folder: PathBuf },
     #[error("there are {stores} stores, and one is meant")]
     Several { stores: usize },
     #[error("nothing says where the store belongs")]
@@ -80,6 +83,7 @@ impl CareError {
     pub(super) fn exit(&self) -> Exit {
         match self {
             CareError::Several { .. }
+            | CareError::NoFolder { .. }
             | CareError::NoPlace
             | CareError::Path { .. }
             | CareError::Projection { .. }
@@ -97,7 +101,10 @@ impl CareError {
 
     pub(super) fn next(&self) -> Option<String> {
         let next = match self {
-            CareError::Several { .. } => "choose one with --store PATH",
+            CareError::Several { .. } => {
+                "choose one with --store PATH; `interlink-admin status` lists them"
+            }
+            CareError::NoFolder { .. } => "make the folder, or choose another one",
             CareError::NoPlace => "name it with --store PATH",
             CareError::Unproven { .. } => {
                 "`interlink-admin verify` says more, `interlink-admin repair` makes a new store of \
@@ -185,6 +192,44 @@ pub(super) fn expect_known_format(reader: &Reader, path: &Path) -> Result<(), Ad
             supported: store::FORMAT,
         }
         .into()),
+        _ => Ok(()),
+    }
+}
+
+/// A copy of its store that a running bus gives away, in a private folder that is gone afterwards.
+pub(super) struct Lent {
+    pub(super) reader: FileReader,
+    _folder: tempfile::TempDir,
+}
+
+impl Lent {
+    /// Lets the bus make the copy.
+    pub(super) fn of(bus: &EndpointReader) -> Result<Lent, AdminError> {
+        let folder = tempfile::Builder::new()
+            .prefix("interlink-copy-")
+            .tempdir()
+            .map_err(AdminError::Output)?;
+        let copy = folder.path().join("copy.redb");
+        bus.back_up(&copy)?;
+        Ok(Lent {
+            reader: FileReader::open(&copy)?,
+            _folder: folder,
+        })
+    }
+}
+
+/// Refuses a file whose folder is not there: a typo is no wish for a folder.
+pub(super) fn expect_folder(path: &Path) -> Result<(), CareError> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => return Ok(()),
+    };
+    match std::fs::metadata(folder) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Err(CareError::NoFolder {
+            path: path.to_owned(),
+            folder: folder.to_owned(),
+        }),
+        // What else is wrong is told when the file is made.
         _ => Ok(()),
     }
 }

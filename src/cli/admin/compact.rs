@@ -12,13 +12,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::super::units::duration_ms;
-use super::confirm;
 use super::endpoint::EndpointReader;
 use super::error::AdminError;
 use super::locate::{Access, Target};
 use super::print::{Printer, Style, bytes};
 use super::reader::Origin;
 use super::status::count;
+use super::{care, confirm};
 use crate::domain::Domain;
 use crate::domain::decide::agent::Agent;
 use crate::domain::decide::bus::Bus;
@@ -76,10 +76,12 @@ pub(super) struct Answer {
 }
 
 pub(super) fn run(args: &Args, targets: &[Target], p: &mut Printer) -> Result<(), AdminError> {
-    let [target] = targets else {
-        return Err(AdminError::Positions {
-            stores: targets.len(),
-        });
+    let target = match (targets, args.until) {
+        ([_, _, ..], Some(_)) => {
+            let stores = targets.len();
+            return Err(AdminError::Positions { stores });
+        }
+        _ => care::one(targets)?,
     };
     let cut = match args.until {
         Some(seq) => Cut {
@@ -108,7 +110,9 @@ pub(super) fn run(args: &Args, targets: &[Target], p: &mut Printer) -> Result<()
         file_bytes_after: None,
         origin,
     };
-    if !args.dry_run {
+    // Nobody is asked about nothing.
+    let something = answer.compaction.records > 0 || args.shrink;
+    if !args.dry_run && something {
         confirm::agreed(&question(&answer, args.shrink), args.yes)?;
         answer.compaction = match access {
             Access::Endpoint(bus) => {
@@ -255,6 +259,9 @@ fn show(answer: &Answer, p: &mut Printer) -> Result<(), AdminError> {
         (false, _) => "were",
     };
     p.whole_line(Style::Bold, answer.origin.name())?;
+    if done.records == 0 && answer.file_bytes_after.is_none() {
+        return Ok(p.field("", "nothing to do: no record would go")?);
+    }
     let text = format!(
         "{} {verb} taken out of the log ({}); compaction point {}, head {}",
         count(done.records, "record"),

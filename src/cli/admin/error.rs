@@ -219,6 +219,12 @@ impl AdminError {
             AdminError::Open(OpenError::InUse { .. }) => {
                 "this command cannot go through the process that has it: end that one, then try again"
             }
+            AdminError::Open(OpenError::File { source, .. })
+                if source.kind() == io::ErrorKind::NotFound =>
+            {
+                "name a store, or a folder with stores, that is there: `interlink-admin status` lists \
+                 those of the usual place"
+            }
             AdminError::Open(OpenError::FormatTooNew { .. }) => "use a newer interlink-admin",
             AdminError::Unconfirmed { .. } => "say --yes",
             AdminError::Read { source, .. } if source.is_damage() => {

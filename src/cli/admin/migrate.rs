@@ -10,7 +10,7 @@ use super::care::{self, CareError};
 use super::confirm;
 use super::error::AdminError;
 use super::file::FileReader;
-use super::locate::Target;
+use super::locate::{Access, Target};
 use super::print::{Printer, Style, note, note_source};
 use super::reader::StoreReader as _;
 use super::status::count;
@@ -19,7 +19,7 @@ use crate::domain::decide::agent::Agent;
 use crate::domain::decide::bus::Bus;
 use crate::event::kind::StoreKind;
 use crate::store::verify::{VerifyError, verify};
-use crate::store::{FORMAT, Location, OpenOptions, Snapshot, Store, hold};
+use crate::store::{FORMAT, Held, Location, OpenOptions, Snapshot, Store, hold};
 use crate::system::SystemClock;
 use crate::wire::admin::Verification;
 
@@ -76,8 +76,12 @@ pub(super) fn migrate(
     for target in targets {
         // A bus in memory is of its own program's format.
         let Target::File(path) = target else { continue };
-        let mut migration = match FileReader::open(path) {
-            Ok(reader) => check(&reader, path)?,
+        let mut migration = match target.access() {
+            Ok(Access::File(reader)) => check(&reader, path)?,
+            Ok(Access::Endpoint(bus)) => {
+                let copy = care::Lent::of(&bus)?;
+                check(&copy.reader, path)?
+            }
             Err(AdminError::Open(crate::store::OpenError::InUse { .. })) if targets.len() > 1 => {
                 note(&format!(
                     "{} is in use and not looked at: whoever opened it has brought it up",
@@ -92,6 +96,7 @@ pub(super) fn migrate(
             p.flush()?;
         }
         if migration.needs_migration && !args.check {
+            drop(hold_bus(migration.kind, path)?);
             confirm::agreed(&question(&migration), args.yes)?;
             match migration.kind {
                 "bus" => reopen::<Bus>(path, false)?,
@@ -112,6 +117,14 @@ pub(super) fn migrate(
         p.json(&Stores { stores })?;
     }
     Ok(())
+}
+
+/// Who has the store of a bus is told before anybody is asked: it would not be given away.
+fn hold_bus(kind: &str, path: &Path) -> Result<Option<Held>, AdminError> {
+    Ok(match kind {
+        "bus" => Some(hold(path)?),
+        _ => None,
+    })
 }
 
 fn check(reader: &FileReader, path: &Path) -> Result<Migration, AdminError> {

@@ -12,7 +12,7 @@ use serde::de::IgnoredAny;
 use super::names::EscapedName;
 use super::scan::{Findings, scan};
 use super::wrap::{foreign_line, neutralised, prefix};
-use crate::wire::bond::packet::{file_type, lines, size_text};
+use crate::wire::bond::packet::{file_type, size_text};
 
 /// Lines of a file that the human sees.
 pub const PREVIEW_LINES: usize = 20;
@@ -72,7 +72,7 @@ impl Offered {
             had_path: base.len() != name.len(),
             size: u64::try_from(content.len()).unwrap_or(u64::MAX),
             kind: kind(base),
-            lines: text.map(lines),
+            lines: text.map(|text| text.lines().count()),
             sha256: data_encoding::HEXLOWER.encode(sha256),
             note_chars: note.chars().count(),
             in_content: text.map(scan).unwrap_or_default(),
@@ -231,7 +231,7 @@ pub fn preview(name: &str, content: &[u8]) -> String {
         "markdown" => headings(&mut out, text),
         _ => {}
     }
-    let left = lines(text).saturating_sub(PREVIEW_LINES);
+    let left = text.lines().count().saturating_sub(PREVIEW_LINES);
     let end = text
         .match_indices('\n')
         .nth(PREVIEW_LINES.saturating_sub(1));
@@ -383,7 +383,7 @@ mod tests {
             text,
             format!(
                 "Incoming File Transfer\nFrom: peer 0123abcd\nFile: notes.md\nType: markdown\n\
-                 Size: {0} B ({0} bytes), 4 lines\nSHA-256: {hash}\n\
+                 Size: {0} B ({0} bytes), 3 lines\nSHA-256: {hash}\n\
                  Note: 23 characters, shown to the user only\n\
                  Warning: 3 suspicious patterns (content: instruction-override x1, bidi-controls x1; \
                  note: instruction-override x1)\n\
@@ -438,7 +438,7 @@ mod tests {
         let text: String = (1..=30).map(|n| format!("line {n}\n")).collect();
         let shown = preview("a.txt", text.as_bytes());
         assert!(shown.starts_with("line 1\nline 2\n"));
-        assert!(shown.ends_with("line 20\n... 11 more lines"), "{shown}");
+        assert!(shown.ends_with("line 20\n... 10 more lines"), "{shown}");
         let twenty = "x\n".repeat(19) + "y";
         assert!(preview("a.txt", twenty.as_bytes()).ends_with("x\ny"));
         let long = preview("a.txt", "z".repeat(5000).as_bytes());

@@ -115,7 +115,10 @@ impl fmt::Display for SessionCode {
 
 /// Not a session code. Says nothing of what was given: it may be a code with a slip in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a session code has the form XXXX-XXXX-XXXX, letters and digits without 0, O, I and l")]
+#[error(
+    "a session code has the form XXXX-XXXX-XXXX, letters and digits without 0, O, I and l; upper and lower \
+     case count"
+)]
 pub struct CodeError;
 
 /// What a code turns into before a session starts.

@@ -78,6 +78,7 @@ pub(super) fn run(args: &Args, store: Option<&Path>, p: &mut Printer) -> Result<
         None
     };
     let mut any = false;
+    let mut shown = Shower::new(&places);
     let mut tails = vec![];
     for place in &places {
         let mut lines = vec![];
@@ -91,7 +92,7 @@ pub(super) fn run(args: &Args, store: Option<&Path>, p: &mut Printer) -> Result<
         }
         let skip = lines.len().saturating_sub(args.last.unwrap_or(usize::MAX));
         for (file, line, text) in lines.iter().skip(skip) {
-            show(p, file, *line, text)?;
+            shown.show(p, file, *line, text)?;
         }
         tails.push(tail);
     }
@@ -100,10 +101,48 @@ pub(super) fn run(args: &Args, store: Option<&Path>, p: &mut Printer) -> Result<
     }
     p.flush()?;
     let Some(stop) = stop else { return Ok(()) };
-    tail::follow(&mut tails, &stop, p)
+    tail::follow(&mut tails, &mut shown, &stop, p)
 }
 
-/// Shows a line.
+/// Shows lines, and whose they are where they are not all of the same identity.
+struct Shower {
+    many: bool,
+    /// Whose the last one was: its file's folder and what the line says.
+    last: Option<(PathBuf, String)>,
+}
+
+impl Shower {
+    fn new(places: &[Place]) -> Shower {
+        Shower {
+            many: places.len() > 1 || places.iter().any(|place| place.stores.len() > 1),
+            last: None,
+        }
+    }
+
+    /// Shows a line.
+    fn show(
+        &mut self,
+        p: &mut Printer,
+        file: &str,
+        line: u64,
+        text: &[u8],
+    ) -> Result<(), AdminError> {
+        let entry = serde_json::from_slice::<Value>(text).unwrap_or_default();
+        let identity = entry.get("identity").and_then(Value::as_str).unwrap_or("-");
+        let folder = Path::new(file).parent().unwrap_or(Path::new(""));
+        let whose = (folder.to_owned(), identity.to_owned());
+        if !p.json && self.last.as_ref() != Some(&whose) {
+            if self.many || self.last.is_some() {
+                let head = format!("-- {identity} in {}", folder.display());
+                p.whole_line(Style::Dim, &head)?;
+            }
+            self.last = Some(whose);
+        }
+        show(p, file, line, text)
+    }
+}
+
+/// Shows a line, whoever's it is.
 fn show(p: &mut Printer, file: &str, line: u64, text: &[u8]) -> Result<(), AdminError> {
     let lossy = String::from_utf8_lossy(text);
     if p.json {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::super::error::AdminError;
 use super::super::print::Printer;
-use super::show;
+use super::Shower;
 use crate::agent::bond::audit::FILE_NAME;
 use crate::types::limit::MAX_AUDIT_LINE_BYTES;
 
@@ -142,6 +142,7 @@ impl Open {
 /// Shows what comes until interrupted.
 pub(super) fn follow(
     tails: &mut [Tail],
+    shown: &mut Shower,
     stop: &AtomicBool,
     p: &mut Printer,
 ) -> Result<(), AdminError> {
@@ -150,7 +151,7 @@ pub(super) fn follow(
             let mut lines = vec![];
             tail.turn(&mut |file, line, text| lines.push((file.to_owned(), line, text.to_vec())))?;
             for (file, line, text) in lines {
-                show(p, &file, line, &text)?;
+                shown.show(p, &file, line, &text)?;
             }
         }
         p.flush()?;

@@ -1,6 +1,5 @@
 //! `export`.
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -21,7 +20,7 @@ use crate::event::agent::AgentEvent;
 use crate::event::bus::BusEvent;
 use crate::event::kind::StoreKind;
 use crate::event::{Recorded, StoredEvent};
-use crate::store::{Part, Snapshot};
+use crate::store::{Fresh, Part, Snapshot};
 use crate::types::seq::Seq;
 use crate::types::text::visible_json;
 
@@ -52,7 +51,11 @@ pub(in super::super) fn run(
     targets: &[Target],
     p: &mut Printer,
 ) -> Result<(), AdminError> {
-    let access = care::one(targets)?.access()?;
+    let target = care::one(targets)?;
+    if let Some(path) = &args.file {
+        care::expect_folder(path)?;
+    }
+    let access = target.access()?;
     let origin = access.reader().origin().clone();
     note_source(&origin);
     match args.file.as_deref().filter(|path| *path != Path::new("-")) {
@@ -96,14 +99,11 @@ fn to_file(access: &Access, redact: bool, path: &Path) -> Result<(u64, u64), Adm
         Some(dir) if !dir.as_os_str().is_empty() => dir,
         _ => Path::new("."),
     };
-    let temp = tempfile::Builder::new()
-        .prefix(".interlink-export-")
-        .tempfile_in(dir)
-        .map_err(failed)?;
-    let lines = write_all(access, redact, BufWriter::new(temp.as_file()))?;
-    temp.as_file().sync_all().map_err(failed)?;
-    let file: File = temp.persist_noclobber(path).map_err(|e| failed(e.error))?;
-    let len = file.metadata().map_err(failed)?.len();
+    let fresh = Fresh::in_folder(dir, ".interlink-export-").map_err(failed)?;
+    let lines = write_all(access, redact, BufWriter::new(fresh.file()))?;
+    fresh.file().sync_all().map_err(failed)?;
+    let len = fresh.file().metadata().map_err(failed)?.len();
+    fresh.publish(path).map_err(failed)?;
     Ok((lines, len))
 }
 
@@ -112,13 +112,8 @@ fn write_all(access: &Access, redact: bool, out: impl Write) -> Result<u64, Admi
         Access::File(reader) => of_file(reader, redact, out),
         // The bus gives away a copy of its store, and that is read.
         Access::Endpoint(bus) => {
-            let dir = tempfile::Builder::new()
-                .prefix("interlink-export-")
-                .tempdir()
-                .map_err(AdminError::Output)?;
-            let copy = dir.path().join("copy.redb");
-            bus.back_up(&copy)?;
-            of_file(&FileReader::open(&copy)?, redact, out)
+            let copy = care::Lent::of(bus)?;
+            of_file(&copy.reader, redact, out)
         }
     }
 }

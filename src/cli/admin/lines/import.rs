@@ -173,12 +173,11 @@ impl Input {
         self.line += 1;
         read.map_err(|e| self.wrong(e))?;
         if text.last() != Some(&b'\n') {
+            if text.len() as u64 == MAX_LINE {
+                return Err(self.wrong("it is too long"));
+            }
             self.line -= 1;
-            return if text.len() as u64 == MAX_LINE {
-                Err(self.wrong("it is too long"))
-            } else {
-                Ok(None)
-            };
+            return Ok(None);
         }
         self.digest.update(&text);
         Ok(Some(text))

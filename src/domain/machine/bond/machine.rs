@@ -49,6 +49,9 @@ pub trait Machine: Send {
     /// Who we are to the relay.
     fn me(&self) -> PeerId;
 
+    /// Who the other side is to the relay, as far as the relay said.
+    fn peer(&self) -> Option<PeerId>;
+
     /// How many sit in the session, ourselves included, as far as we know.
     fn members(&self) -> u8;
 
@@ -104,6 +107,10 @@ macro_rules! machine {
 
             fn me(&self) -> PeerId {
                 <$session>::me(self)
+            }
+
+            fn peer(&self) -> Option<PeerId> {
+                <$session>::peer(self)
             }
 
             fn members(&self) -> u8 {

@@ -224,6 +224,12 @@ impl OwnSession {
         self.me
     }
 
+    /// Who the other side is to the relay, as far as the relay said.
+    #[must_use]
+    pub const fn peer(&self) -> Option<PeerId> {
+        self.peer
+    }
+
     /// How many sit in the session, ourselves included, as far as we know.
     #[must_use]
     pub const fn members(&self) -> u8 {
