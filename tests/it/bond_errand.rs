@@ -139,6 +139,38 @@ fn the_human_decides_about_a_peers_file_too() {
 }
 
 #[test]
+fn a_session_that_a_peer_opened_takes_nothing_but_its_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let bus = Bus::start(dir.path());
+    let homes = [Home::new(1), Home::new(2)];
+    let mut host = bus.agent(&homes[0], TOOL);
+    let mut guest = bus.agent(&homes[1], TOOL);
+    pinned(&mut host, &mut guest);
+    let path = write(&homes[0], "a.md", b"# a\n");
+    let send = json!({ "peer": "bob", "filepath": path });
+    good(&mut host, "send_file", &send);
+    let offered = event(&mut guest, "file_offered");
+    let secret = write(&homes[1], "secret.md", b"# for somebody else\n");
+    // The other side did not ask for this session, and may think that it is in another one.
+    for (tool, args) in [
+        ("bond_message", json!({ "content": "for somebody else" })),
+        ("bond_send", json!({ "filepath": secret })),
+    ] {
+        let said = bad(&mut guest, tool, &args);
+        assert!(said.contains("with the peer ann"), "{tool}: {said}");
+        let said = bad(&mut host, tool, &args);
+        assert!(said.contains("with the peer bob"), "{tool}: {said}");
+    }
+    for side in [&mut guest, &mut host] {
+        let said = bad(side, "bond_pin", &json!({ "petname": "eve" }));
+        assert!(said.contains("spoken code"), "{said}");
+    }
+    let accept = json!({ "transferId": offered["transfer_id"] });
+    good(&mut guest, "bond_accept", &accept);
+    assert_eq!(incoming(&homes[1]), ["a.md"]);
+}
+
+#[test]
 fn a_peer_in_another_session_says_so_and_keeps_it() {
     let dir = tempfile::tempdir().unwrap();
     let bus = Bus::start(dir.path());

@@ -60,6 +60,9 @@ use crate::types::time::{Clock as _, UnixMillis};
 use crate::wire::bond::code::{RoutingId, SessionCode};
 use crate::wire::bond::own_code::{AnyCode, OwnCode};
 
+/// How long the next session waits for a file of the last one that is being written.
+const SETTLE: Duration = Duration::from_secs(10);
+
 /// How long a tool waits for a relay that takes its time. The requests have their own limits.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -261,6 +264,7 @@ impl Desk {
         if self.is_open() {
             return Err(DeskError::Open);
         }
+        self.settled().await;
         #[cfg(unix)]
         self.answer_operator();
         let relay = BondRelay::new(
@@ -348,6 +352,23 @@ impl Desk {
                 ))
             }
         }
+    }
+
+    /// What an ended session has on its way to the disk is on record under that session: the next one
+    /// waits for it, not for ever.
+    async fn settled(&self) {
+        let mut rang = self.rang.subscribe();
+        let written = async {
+            loop {
+                rang.mark_unchanged();
+                let busy = |live: &Live| !live.coming.is_empty();
+                // The sender lives as long as this.
+                if !self.lock().live.as_ref().is_some_and(busy) || rang.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        let _ = tokio::time::timeout(SETTLE, written).await;
     }
 
     /// The machine that a code asks for, and what to show of the code.

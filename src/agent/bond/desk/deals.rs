@@ -32,7 +32,19 @@ impl Desk {
     ///
     /// [`DeskError`].
     pub async fn say(self: &Arc<Self>, text: String) -> Result<(), DeskError> {
-        self.post(Carries::Chat, Input::Say(text)).await
+        let (session, _) = self.spoken_to()?;
+        self.post(session, Carries::Chat, Input::Say(text)).await
+    }
+
+    /// The session that words and files go to, from here on this one and no other. One between peers
+    /// takes nothing but the file that it was opened for: it may have begun since the model looked.
+    fn spoken_to(&self) -> Result<(u64, BondMode), DeskError> {
+        let state = self.lock();
+        let live = state.live.as_ref().ok_or(DeskError::NotConnected)?;
+        match &live.errand {
+            Some(errand) => Err(DeskError::Errand(errand.name.clone())),
+            None => Ok((live.id, live.mode)),
+        }
     }
 
     /// Sends a file; the relay has it when this returns.
@@ -45,16 +57,13 @@ impl Desk {
         path: String,
         note: String,
     ) -> Result<SentFile, DeskError> {
-        let mode = {
-            // What cannot be sent anyway is not read.
-            let state = self.lock();
-            let live = state.live.as_ref().ok_or(DeskError::NotConnected)?;
-            let may = live.session.may_send(self.clock.now());
-            may.map_err(DeskError::Send)?;
-            live.mode
-        };
+        let (session, mode) = self.spoken_to()?;
+        // What cannot be sent anyway is not read.
+        let may = self.with(session, |live| live.session.may_send(self.clock.now()));
+        may.ok_or(DeskError::NotConnected)?
+            .map_err(DeskError::Send)?;
         if mode == BondMode::Own {
-            return self.send_own(path, note).await;
+            return self.send_own(session, path, note).await;
         }
         let config = self.config.clone();
         let opened = tokio::task::spawn_blocking(move || file::open(&config, &path, note))
@@ -66,17 +75,20 @@ impl Desk {
             sha256: opened.sha256,
             told: false,
         };
-        if let Some(live) = self.lock().live.as_mut() {
-            live.sending = Some(opened.sha256);
-        }
-        self.post(Carries::File, Input::SendFile(opened.file))
+        self.with(session, |live| live.sending = Some(opened.sha256));
+        self.post(session, Carries::File, Input::SendFile(opened.file))
             .await?;
         Ok(sent)
     }
 
     /// Offers a file in our own mode: it goes once the human at the other end took it. Until then it
     /// is held open, and read only as it goes.
-    async fn send_own(self: &Arc<Self>, path: String, note: String) -> Result<SentFile, DeskError> {
+    pub(super) async fn send_own(
+        self: &Arc<Self>,
+        session: u64,
+        path: String,
+        note: String,
+    ) -> Result<SentFile, DeskError> {
         let config = self.config.clone();
         let held = tokio::task::spawn_blocking(move || file::hold(&config, &path))
             .await
@@ -94,7 +106,8 @@ impl Desk {
             note,
         }));
         let mut state = self.lock();
-        let live = state.live.as_mut().ok_or(DeskError::NotConnected)?;
+        let live = state.live.as_mut().filter(|live| live.id == session);
+        let live = live.ok_or(DeskError::NotConnected)?;
         let now = self.clock.now();
         let actions = live
             .session
@@ -111,10 +124,16 @@ impl Desk {
         Ok(sent)
     }
 
-    async fn post(self: &Arc<Self>, wanted: Carries, input: Input) -> Result<(), DeskError> {
+    async fn post(
+        self: &Arc<Self>,
+        session: u64,
+        wanted: Carries,
+        input: Input,
+    ) -> Result<(), DeskError> {
         let answered = {
             let mut state = self.lock();
-            let live = state.live.as_mut().ok_or(DeskError::NotConnected)?;
+            let live = state.live.as_mut().filter(|live| live.id == session);
+            let live = live.ok_or(DeskError::NotConnected)?;
             let now = self.clock.now();
             let actions = live
                 .session
@@ -276,7 +295,13 @@ impl Desk {
             }
             live.coming.insert(id.clone(), coming);
             state.news.forget_offer(id.as_str());
-            self.decided(&mut state, session, Input::Accepted { id });
+            if !self.decided(&mut state, session, Input::Accepted { id: id.clone() }) {
+                // It was withdrawn while the decision was written.
+                if let Some(live) = state.live.as_mut().filter(|live| live.id == session) {
+                    live.coming.remove(&id);
+                }
+                return Err(DeskError::UnknownTransfer);
+            }
         }
         let arrived = tokio::select! {
             arrived = tokio::time::timeout(ARRIVAL, arrived) => arrived,
@@ -402,12 +427,17 @@ impl Desk {
         }
     }
 
-    fn decided(self: &Arc<Self>, state: &mut State, session: u64, input: Input) {
+    /// Tells the machine what became of a file; whether it knows it.
+    fn decided(self: &Arc<Self>, state: &mut State, session: u64, input: Input) -> bool {
         let Some(live) = state.live.as_mut().filter(|live| live.id == session) else {
-            return;
+            return false;
         };
-        if let Ok(actions) = live.session.step(self.clock.now(), input, &self.entropy) {
-            self.carry_out(state, actions);
+        match live.session.step(self.clock.now(), input, &self.entropy) {
+            Ok(actions) => {
+                self.carry_out(state, actions);
+                true
+            }
+            Err(_) => false,
         }
     }
 }

@@ -100,7 +100,7 @@ impl Desk {
         };
         let sent = self.meet(core, whom, routing, id).await;
         let sent = match sent {
-            Ok(()) => self.send_file(path, note).await,
+            Ok(()) => self.send_own(id, path, note).await,
             Err(e) => Err(e),
         };
         match sent {
@@ -224,8 +224,9 @@ impl Desk {
         if own.ok().as_deref() != Some(relay) {
             return Err(NotComing::Relay);
         }
-        // Nor does it take away what waits for the user.
-        if self.view().is_some_and(|view| !view.offers.is_empty()) {
+        // Nor does it take away what waits for the user, or is being written.
+        let waits = |live: &Live| !live.coming.is_empty() || !live.session.offers().is_empty();
+        if self.lock().live.as_ref().is_some_and(waits) {
             return Err(NotComing::Busy);
         }
         self.attach(core);

@@ -75,6 +75,12 @@ pub enum DeskError {
         "pinning needs a confirmed session of a spoken code: bond_connect with `spoken` opens one"
     )]
     NotForPinning,
+    /// The session is one between peers, for a file.
+    #[error(
+        "this session is with the peer {0}, for a file between you, and takes nothing else. bond_status \
+         tells how it stands; bond_end ends it"
+    )]
+    Errand(String),
     /// Nothing here may write to the log.
     #[error("no conversation of this process is there to admit anybody; try again")]
     NoHome,
@@ -113,6 +119,7 @@ impl DeskError {
             DeskError::NotArrived(_) => Some("not_arrived"),
             DeskError::Deciding => Some("being_decided"),
             DeskError::NotForPinning => Some("not_for_pinning"),
+            DeskError::Errand(_) => Some("between_peers"),
             DeskError::NoHome => Some("no_conversation"),
             DeskError::NotPinned(_) => Some("not_pinned"),
             DeskError::NotReached(_) => Some("peer_not_reached"),

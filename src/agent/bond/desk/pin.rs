@@ -82,8 +82,10 @@ const fn origin(by: DecidedBy) -> Origin {
     }
 }
 
+/// A session between peers is none to pin anybody in: whose it is, is known.
 fn fit(live: Option<&mut Live>) -> Result<&mut Live, DeskError> {
-    live.filter(|live| live.mode == BondMode::Own && live.session.phase() == Phase::Confirmed)
+    live.filter(|live| live.mode == BondMode::Own && live.errand.is_none())
+        .filter(|live| live.session.phase() == Phase::Confirmed)
         .ok_or(DeskError::NotForPinning)
 }
 
@@ -215,7 +217,8 @@ impl Desk {
             .session
             .binding()
             .and_then(|binding| PinCard::read(bytes, &binding, other).ok())
-            .filter(|card| home.as_ref().is_none_or(|core| core.me != card.key));
+            .filter(|card| home.as_ref().is_none_or(|core| core.me != card.key))
+            .filter(|_| live.errand.is_none());
         let known = live.pins.claim.as_ref();
         let claim = match (card, known) {
             (Some(card), Some(known)) if card.key == known.key => return,

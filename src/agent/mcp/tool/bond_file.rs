@@ -1,7 +1,7 @@
 //! Files of a sealed session: sending one, accepting one, declining one.
 
 use super::bond::known;
-use crate::agent::bond::desk::{DeskError, OfferView};
+use crate::agent::bond::desk::{DeskError, OfferView, SentFile};
 use crate::agent::bond::tell;
 use crate::agent::core::Core;
 use crate::agent::mcp::approve::{self, Naming, Permission, Wish};
@@ -25,30 +25,33 @@ pub async fn send(core: &Core, a: args::SendFile) -> Result<Answer<BondSent>, To
     let note = a.message.unwrap_or_default();
     let sent = core.bond.send_file(a.filepath, note).await;
     let sent = known(core, "bond_send", sent)?;
-    let hash = tell::hex(&sent.sha256);
     let note = if sent.told {
         "It is offered, and goes once the other side's user took it; file_delivered tells when all of \
          it is on their disk. Their side is shown the same SHA-256."
     } else {
         "The relay has it. The other side's user decides whether it is taken; there is no receipt. \
          Their side is shown the same SHA-256."
-    }
-    .to_owned();
-    Ok(Answer {
-        text: format!(
-            "File Sent\nFile: {}\nSize: {} bytes\nSHA-256: {hash}\n{note}",
-            sent.name, sent.size
-        ),
-        data: BondSent {
-            sent: true,
-            name: Some(sent.name),
-            size: Some(sent.size),
-            sha256: Some(hash),
-            chars: None,
-            note,
-            events: None,
-        },
-    })
+    };
+    Ok(answer(sent, "File Sent", note.to_owned()))
+}
+
+/// What is said of a file that was sent or offered.
+pub(super) fn answer(sent: SentFile, head: &str, note: String) -> Answer<BondSent> {
+    let hash = tell::hex(&sent.sha256);
+    let text = format!(
+        "{head}\nFile: {}\nSize: {} bytes\nSHA-256: {hash}\n{note}",
+        sent.name, sent.size
+    );
+    let data = BondSent {
+        sent: true,
+        name: Some(sent.name),
+        size: Some(sent.size),
+        sha256: Some(hash),
+        chars: None,
+        note,
+        events: None,
+    };
+    Answer { text, data }
 }
 
 fn wanted(core: &Core, id: &str) -> Result<(OfferId, OfferView), ToolError> {

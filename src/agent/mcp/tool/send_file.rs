@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::bond::known;
+use super::bond_file;
 use crate::agent::bond::desk::Whom;
-use crate::agent::bond::tell;
 use crate::agent::core::Core;
 use crate::agent::directory::{Address, Who, resolve};
 use crate::agent::mcp::args::bond as args;
@@ -58,25 +58,11 @@ pub async fn send_file(
     let note = a.message.unwrap_or_default();
     let sent = core.bond.hand_over(core, &whom, a.filepath, note).await;
     let sent = known(core, "send_file", sent)?;
-    let hash = tell::hex(&sent.sha256);
     let note = format!(
         "It is offered to {shown}, and goes once their user took it. bond_wait tells what becomes of it; \
          the session ends by itself then, or after half an hour without a decision. Their side is shown \
          the same SHA-256."
     );
-    Ok(Answer {
-        text: format!(
-            "File Offered\nTo: {shown}\nFile: {}\nSize: {} bytes\nSHA-256: {hash}\n{note}",
-            sent.name, sent.size
-        ),
-        data: BondSent {
-            sent: true,
-            name: Some(sent.name),
-            size: Some(sent.size),
-            sha256: Some(hash),
-            chars: None,
-            note,
-            events: None,
-        },
-    })
+    let head = format!("File Offered\nTo: {shown}");
+    Ok(bond_file::answer(sent, &head, note))
 }

@@ -151,7 +151,12 @@ impl OwnSession {
                 }
                 fits.then_some(*got)
             }
-            Arrival::Asked | Arrival::Storing => None,
+            // All of it is with the disk already: what is said of it must not change any more.
+            Arrival::Storing => {
+                drop_record(Dropped::Malformed, out);
+                return;
+            }
+            Arrival::Asked => None,
         };
         debug_assert!(bytes.len() <= CHUNK_BYTES || expected.is_none());
         let Some(done) = expected else {

@@ -9,6 +9,8 @@
 //! Every direction and lane has a key of its own, so a number is never used twice under one key,
 //! and nothing that came back, was moved or was renumbered opens.
 
+use std::collections::VecDeque;
+
 use super::REKEY_RECORDS;
 use crate::crypto::aead::{self, SealKey, Sealed, TAG_BYTES};
 use crate::crypto::kdf;
@@ -29,6 +31,9 @@ pub(super) struct Chain {
     lane: Lane,
     key: SealKey,
     epoch: u64,
+    /// Keys of the epochs after it, as far as a record asked for them: garbage that claims to be far
+    /// ahead costs their derivation once.
+    ahead: VecDeque<SealKey>,
 }
 
 impl Chain {
@@ -42,6 +47,7 @@ impl Chain {
             lane,
             key: SealKey::new(kdf::hkdf_sha256(&session, master, &info)),
             epoch: 0,
+            ahead: VecDeque::new(),
         }
     }
 
@@ -65,17 +71,19 @@ impl Chain {
     }
 
     /// Opens a record of this chain, without moving.
-    pub(super) fn open(&self, record: &Record) -> Option<Secret<Vec<u8>>> {
+    pub(super) fn open(&mut self, record: &Record) -> Option<Secret<Vec<u8>>> {
         let epoch = record.seq / REKEY_RECORDS;
         if record.lane != self.lane
             || epoch < self.epoch
             || epoch - self.epoch > MAX_SKIP / REKEY_RECORDS
+            || record.sealed.len() < PAD_BYTES + TAG_BYTES
         {
             return None;
         }
-        let mut ahead = None;
-        for _ in self.epoch..epoch {
-            ahead = Some(self.after(ahead.as_ref().unwrap_or(&self.key)));
+        let steps = usize::try_from(epoch - self.epoch).ok()?;
+        while self.ahead.len() < steps {
+            let next = self.after(self.ahead.back().unwrap_or(&self.key));
+            self.ahead.push_back(next);
         }
         let at = record.sealed.len().checked_sub(TAG_BYTES)?;
         let (ciphertext, tag) = record.sealed.split_at_checked(at)?;
@@ -84,7 +92,10 @@ impl Chain {
             ciphertext: ciphertext.to_vec(),
             tag: tag.try_into().ok()?,
         };
-        let key = ahead.as_ref().unwrap_or(&self.key);
+        let key = match steps.checked_sub(1) {
+            Some(at) => self.ahead.get(at)?,
+            None => &self.key,
+        };
         let mut body = aead::open(key, &self.aad(record.seq), &sealed).ok()?;
         let end = body.expose().iter().rposition(|byte| *byte != 0)?;
         if body.expose().get(end) != Some(&0x80) {
@@ -97,7 +108,10 @@ impl Chain {
     /// Nothing before number `seq` will be asked for any more.
     pub(super) fn forward(&mut self, seq: u64) {
         while self.epoch < seq / REKEY_RECORDS {
-            self.key = self.after(&self.key);
+            self.key = match self.ahead.pop_front() {
+                Some(key) => key,
+                None => self.after(&self.key),
+            };
             self.epoch += 1;
         }
     }
@@ -195,32 +209,34 @@ mod tests {
     fn a_record_opens_in_its_place_only() {
         let mut from_host = chain(Role::Host, Lane::Data);
         let record = from_host.seal(5, b"words").unwrap();
-        let open =
-            |chain: &Chain, record: &Record| chain.open(record).map(|body| body.expose().clone());
-        assert_eq!(open(&from_host, &record), Some(b"words".to_vec()));
+        let open = |chain: &mut Chain, record: &Record| {
+            let body = chain.open(record)?;
+            Some(body.expose().clone())
+        };
+        assert_eq!(open(&mut from_host, &record), Some(b"words".to_vec()));
         for (sender, lane) in [
             (Role::Guest, Lane::Data),
             (Role::Host, Lane::Control),
             (Role::Guest, Lane::Control),
         ] {
-            assert_eq!(open(&chain(sender, lane), &record), None);
+            assert_eq!(open(&mut chain(sender, lane), &record), None);
             let renamed = Record {
                 lane,
                 ..record.clone()
             };
-            assert_eq!(open(&chain(sender, lane), &renamed), None);
+            assert_eq!(open(&mut chain(sender, lane), &renamed), None);
         }
         let moved = Record {
             seq: 6,
             ..record.clone()
         };
-        assert_eq!(open(&from_host, &moved), None);
-        let other_session = Chain::new([3; 32], &[2; 32], Role::Host, Lane::Data);
-        assert_eq!(open(&other_session, &record), None);
+        assert_eq!(open(&mut from_host, &moved), None);
+        let mut other_session = Chain::new([3; 32], &[2; 32], Role::Host, Lane::Data);
+        assert_eq!(open(&mut other_session, &record), None);
         for at in 0..record.sealed.len() {
             let mut bent = record.clone();
             bent.sealed[at] ^= 1;
-            assert_eq!(open(&from_host, &bent), None, "byte {at}");
+            assert_eq!(open(&mut from_host, &bent), None, "byte {at}");
         }
     }
 
@@ -246,6 +262,34 @@ mod tests {
             ..far
         };
         assert!(receiver.open(&too_far).is_none());
+    }
+
+    #[test]
+    fn garbage_that_claims_to_be_far_ahead_costs_its_keys_once() {
+        let mut sender = chain(Role::Guest, Lane::Control);
+        let mut receiver = chain(Role::Guest, Lane::Control);
+        let far = sender.seal(REKEY_RECORDS * 9, b"c").unwrap();
+        let short = Record {
+            sealed: vec![0; TAG_BYTES + PAD_BYTES - 1],
+            ..far.clone()
+        };
+        assert!(receiver.open(&short).is_none());
+        assert!(receiver.ahead.is_empty(), "too short to be worth a key");
+        let garbage = Record {
+            sealed: vec![0; TAG_BYTES + PAD_BYTES],
+            ..far.clone()
+        };
+        for _ in 0..3 {
+            assert!(receiver.open(&garbage).is_none());
+            assert_eq!(receiver.ahead.len(), 9);
+        }
+        // They are the keys that the sender comes to.
+        receiver.forward(REKEY_RECORDS * 4);
+        assert_eq!(receiver.ahead.len(), 5);
+        assert!(receiver.open(&far).is_some());
+        receiver.forward(REKEY_RECORDS * 9);
+        assert!(receiver.open(&far).is_some());
+        assert!(receiver.ahead.is_empty());
     }
 
     #[test]

@@ -240,7 +240,7 @@ impl OwnSession {
         entropy: &dyn Entropy,
         out: &mut Vec<Action>,
     ) {
-        let Some(keys) = &self.keys else {
+        let Some(keys) = &mut self.keys else {
             drop_record(Dropped::NoKey, out);
             return;
         };
