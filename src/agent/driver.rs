@@ -159,7 +159,8 @@ async fn run_session(supervisor: &Arc<Supervisor>) -> io::Result<(Ending, u8)> {
     Ok((Ending::EndOfInput, code))
 }
 
-/// Takes hand edits of the allowlist over, also while no mail comes; says when it breaks. A file
+/// Takes hand edits of the allowlist over, also while no mail comes, and ends the sealed session of who
+/// is no peer any more; says when it breaks. A file
 /// that is not the identity's is told through `refuse` and ends this.
 async fn watch_peers(supervisor: Arc<Supervisor>, refuse: oneshot::Sender<PeersFileError>) {
     let base = &supervisor.base;
@@ -173,6 +174,7 @@ async fn watch_peers(supervisor: Arc<Supervisor>, refuse: oneshot::Sender<PeersF
                     if let Err(e) = base.peers.follow_log(&base.ledger).await {
                         tracing::debug!("the peers file: {e}");
                     }
+                    base.bond.part_from_strangers(&base.ledger).await;
                     if !said.is_empty() {
                         tracing::info!("the peers file reads again");
                         said.clear();

@@ -171,6 +171,26 @@ fn a_session_that_a_peer_opened_takes_nothing_but_its_file() {
 }
 
 #[test]
+fn who_is_no_peer_any_more_is_out_of_the_session() {
+    let dir = tempfile::tempdir().unwrap();
+    let bus = Bus::start(dir.path());
+    let homes = [Home::new(1), Home::new(2)];
+    let mut host = bus.agent(&homes[0], TOOL);
+    let mut guest = bus.agent(&homes[1], TOOL);
+    pinned(&mut host, &mut guest);
+    let path = write(&homes[0], "a.md", b"# a\n");
+    let send = json!({ "peer": "bob", "filepath": path });
+    good(&mut host, "send_file", &send);
+    let offered = event(&mut guest, "file_offered");
+    good(&mut guest, "remove_peer", &json!({ "petname": "ann" }));
+    over(&mut guest);
+    over(&mut host);
+    let accept = json!({ "transferId": offered["transfer_id"] });
+    bad(&mut guest, "bond_accept", &accept);
+    assert_eq!(incoming(&homes[1]), [""; 0]);
+}
+
+#[test]
 fn a_peer_in_another_session_says_so_and_keeps_it() {
     let dir = tempfile::tempdir().unwrap();
     let bus = Bus::start(dir.path());
@@ -214,13 +234,31 @@ fn a_peer_whose_program_may_not_know_of_it_is_not_invited() {
         "send_file",
         &json!({ "peer": "bob", "filepath": path }),
     );
-    assert!(said.contains("pin each other"), "{said}");
+    assert!(said.contains("`anyway`"), "{said}");
     host.send("bob", "s", "an ordinary word");
     let inbox = eventually("the word", || {
         let inbox = guest.inbox();
         (!inbox.is_empty()).then_some(inbox)
     });
     assert_eq!(inbox.len(), 1, "{inbox:?}");
+
+    // The user knows better; after that the program does.
+    for (name, anyway) in [("a.md", true), ("b.md", false)] {
+        let path = write(&homes[0], name, b"# words\n");
+        let send = json!({ "peer": "bob", "filepath": path, "anyway": anyway });
+        good(&mut host, "send_file", &send);
+        let offered = event(&mut guest, "file_offered");
+        let accept = json!({ "transferId": offered["transfer_id"] });
+        good(&mut guest, "bond_accept", &accept);
+        event(&mut host, "file_delivered");
+        over(&mut host);
+        over(&mut guest);
+    }
+    let mut there = incoming(&homes[1]);
+    there.sort();
+    assert_eq!(there, ["a.md", "b.md"]);
+    let mail = json!(guest.inbox()).to_string();
+    assert!(!mail.contains("file session"), "{mail}");
 }
 
 #[test]

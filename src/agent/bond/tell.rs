@@ -276,6 +276,12 @@ pub(super) fn undecided(now: UnixMillis) -> Event {
     plain(now, Kind::Ended, text.to_owned())
 }
 
+/// The peer of a session is no peer any more.
+pub(super) fn parted(now: UnixMillis) -> Event {
+    let text = "The other side is no peer any more. The session is over.";
+    plain(now, Kind::Ended, text.to_owned())
+}
+
 /// Why a peer's program does not come.
 pub(super) const fn why_not_coming(why: NotComing) -> &'static str {
     match why {

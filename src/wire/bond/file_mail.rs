@@ -1,7 +1,8 @@
 //! What two peers say over the bus in order to meet in a sealed session for a file: an invitation, and a
 //! "no". It is the text of an ordinary signed message, so every bus carries it and nobody else can have
 //! written it. It names a place where to meet and nothing that could be used there: the session is keyed
-//! by the two identities. Only peers are invited whose program is known to understand it.
+//! by the two identities. Only peers are invited whose program is known to understand it, or of which the user says
+//! so.
 
 use std::fmt;
 

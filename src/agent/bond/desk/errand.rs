@@ -13,7 +13,9 @@ use super::{Desk, DeskError, Live, Opening, SentFile, State};
 use crate::agent::bond::file;
 use crate::agent::bond::tell;
 use crate::agent::core::Core;
+use crate::agent::ledger::Ledger;
 use crate::domain::machine::bond::{Happening, OwnHappening, Phase, Pinned, Role};
+use crate::domain::query::agent as query;
 use crate::types::id::{MsgId, PublicKey};
 use crate::types::route::Route;
 use crate::types::time::Clock as _;
@@ -282,6 +284,20 @@ impl Desk {
         }
         drop(state);
         self.ring();
+    }
+
+    /// Ends a session with a peer that is none any more. What waits in it goes.
+    pub async fn part_from_strangers(self: &Arc<Self>, ledger: &Ledger) {
+        let with = |live: &Live| Some((live.id, live.errand.as_ref()?.key));
+        let Some((id, key)) = self.lock().live.as_ref().and_then(with) else {
+            return;
+        };
+        let known = ledger.read(move |s| Ok(query::peer_by_key(s, &key)?)).await;
+        if matches!(known, Ok(None)) {
+            let event = tell::parted(self.clock.now());
+            self.lock().news.push(event);
+            self.end_of(id);
+        }
     }
 
     /// A file that nobody decides about does not keep the session for ever.

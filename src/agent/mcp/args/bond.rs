@@ -73,4 +73,7 @@ pub struct FileToPeer {
     pub message: Option<String>,
     /// The peer's session, where it has several.
     pub session: Option<String>,
+    /// Invite it although it is not known that its program takes files this way: the user says that it is
+    /// this program. Another one shows a message about it instead.
+    pub anyway: Option<bool>,
 }

@@ -108,8 +108,7 @@ fn peers() -> Vec<Tool> {
     let mut tools = vec![describe::<args::FileToPeer, reply::BondSent>(
         "send_file",
         "Send a file to a peer",
-        "Offer a file of the project to a peer that was pinned in a sealed session: any file but programs, \
-         end-to-end encrypted, without a code. Their user decides whether it is taken; bond_wait tells. \
+        "Offer a file of the project to an admitted peer: any file but programs, end-to-end encrypted, without a code. Their user decides whether it is taken; bond_wait tells. \
          Keys, credentials and files outside the project are refused.",
         Effect::Sends,
         Hint::None,

@@ -44,11 +44,12 @@ pub async fn send_file(
         .read(move |s| Ok(query::is_sealed_peer(s, &key)?))
         .await?;
     let shown = render::label(petname);
-    if !speaks {
+    if !speaks && !a.anyway.unwrap_or_default() {
         return Err(ToolError::Failed(format!(
-            "it is not known that {shown}'s program takes files this way, and another would show an odd \
-             message instead. Meet once with a spoken code (bond_connect with `spoken`) and pin each other \
-             there (bond_pin); or send this file in that session (bond_send)."
+            "it is not known that {shown}'s program takes files this way, and another would show a message \
+             about it instead. If the user says that it is this program, call again with `anyway`; or meet \
+             with a spoken code (bond_connect with `spoken`) and send it there (bond_send). Where that \
+             worked once, or the two pinned each other (bond_pin), it is known."
         )));
     }
     let whom = Whom {
