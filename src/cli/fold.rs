@@ -4,6 +4,10 @@ use crate::types::text::{beginning, cells};
 
 /// What becomes of a word that is longer than a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    not(feature = "persist"),
+    allow(dead_code, reason = "only what reads stores prints more than errors")
+)]
 pub(super) enum Long {
     /// It is broken: everything is there, and nothing can be copied in one go.
     Broken,
