@@ -19,6 +19,9 @@ use crate::store::{
 use crate::types::seq::Seq;
 use crate::types::time::Clock;
 
+/// How often it is looked whether the last reader of a closing store is done.
+const READER: Duration = Duration::from_millis(1);
+
 /// How often commits of other processes are looked for.
 const FOLLOW: Duration = Duration::from_millis(250);
 /// How long to wait before a failed open is tried again.
@@ -242,7 +245,12 @@ impl Ledger {
             .name("store-close".into())
             .spawn(move || {
                 store.finish();
+                // Whoever still reads holds it too, and it is closed with the last of them.
+                let readers = Arc::downgrade(&store);
                 drop(store);
+                while readers.strong_count() > 0 {
+                    thread::sleep(READER);
+                }
                 let _ = done.send(());
             });
         if closing.is_ok() {
